@@ -1,0 +1,53 @@
+import { DomainError } from "./errors.ts";
+
+/** The one place where workflow ids are made: the id is what makes a second start harmless. */
+export const workflowIds = {
+  /** A merchant has no ":", so merchant and key can't be confused. */
+  payment: ({ merchant, key }: { merchant: string; key: string }): string =>
+    `payment:${merchant}:${key}`,
+  ledgerEntry: (messageId: string): string => `ledger:${messageId}`,
+  outboxRelay: ({ fromShard, toShard }: { fromShard: number; toShard: number }): string =>
+    `outbox-relay:${fromShard}-${toShard}`,
+  supervisor: "supervisor",
+} as const;
+
+/** Temporal Schedules append a time to the ids of what they start, so their ids are prefixes. */
+export const scheduleIds = { supervisor: "remit-supervisor" } as const;
+
+export const ACCOUNT_ID_PATTERN = /^[A-Za-z0-9._:-]{1,64}$/;
+export const MERCHANT_PATTERN = /^[a-z0-9-]{1,64}$/;
+/** Visible ASCII: no space, no control character, so that a key survives every log, header and shell. */
+export const IDEMPOTENCY_KEY_PATTERN = /^[\x21-\x7e]{1,255}$/;
+export const DEFAULT_MERCHANT = "default";
+
+/** `world:<CUR>`, where money enters and leaves; the only kind of account that may go below its overdraft. */
+export function worldAccountCurrency(accountId: string): string | null {
+  return /^world:([A-Z]{3})$/.exec(accountId)?.[1] ?? null;
+}
+
+/** @throws DomainError `account_invalid` */
+export function assertAccountId(value: string, path: string): void {
+  if (ACCOUNT_ID_PATTERN.test(value)) return;
+  throw new DomainError(
+    "account_invalid",
+    `${path}: expected 1 to 64 of A-Z a-z 0-9 . _ : -, found ${JSON.stringify(value)}`,
+  );
+}
+
+/** @throws DomainError `merchant_invalid` */
+export function assertMerchant(value: string, path: string): void {
+  if (MERCHANT_PATTERN.test(value)) return;
+  throw new DomainError(
+    "merchant_invalid",
+    `${path}: expected 1 to 64 of a-z 0-9 -, found ${JSON.stringify(value)}`,
+  );
+}
+
+/** @throws DomainError `key_invalid` */
+export function assertIdempotencyKey(value: string, path: string): void {
+  if (IDEMPOTENCY_KEY_PATTERN.test(value)) return;
+  throw new DomainError(
+    "key_invalid",
+    `${path}: expected 1 to 255 visible ASCII characters without spaces, found ${JSON.stringify(value)}`,
+  );
+}
