@@ -52,7 +52,11 @@ export const ERROR_CODES = {
   doctor: { exit: 6, retryable: false, title: "A check of the installation failed" },
 
   wait_timeout: { exit: 7, retryable: true, title: "No end within the waiting time" },
-  outcome_unknown: { exit: 7, retryable: true, title: "No worker answered: repeat with the same key" },
+  outcome_unknown: {
+    exit: 7,
+    retryable: true,
+    title: "No worker answered: repeat with the same key",
+  },
 } as const satisfies Record<string, { exit: number; retryable: boolean; title: string }>;
 
 export type ErrorCode = keyof typeof ERROR_CODES;

@@ -1,0 +1,45 @@
+import { ApplicationFailure } from "@temporalio/common";
+import { DatabaseError } from "../database/database-error.ts";
+import { DomainError, ERROR_CODES } from "../domain/errors.ts";
+
+/** SQLSTATE classes that come again however often one tries: wrong data, broken rules, missing rights, missing tables. */
+const RETRYING_CANNOT_HELP = /^(22|23|42)/;
+
+/** The one place where an error turns into what Temporal keeps: no driver message, no bound parameter. */
+export function toActivityFailure(error: unknown): Error {
+  if (error instanceof DomainError) {
+    const { code, message } = error;
+    return ApplicationFailure.create({
+      type: code,
+      message,
+      nonRetryable: !ERROR_CODES[code].retryable,
+    });
+  }
+  if (error instanceof DatabaseError) {
+    return ApplicationFailure.create({
+      type: "DATABASE",
+      message: error.message,
+      nonRetryable: RETRYING_CANNOT_HELP.test(error.sqlState),
+    });
+  }
+  return ApplicationFailure.create({ type: "UNEXPECTED", message: "see the worker's log" });
+}
+
+/** Wraps every activity of a factory, so that none can let a raw error out; `report` gets what is hidden. */
+export function guardActivities<Activities extends object>(
+  activities: Activities,
+  report: (name: string, error: unknown) => void,
+): Activities {
+  const guarded = Object.entries(activities).map(([name, run]) => [
+    name,
+    async (...args: unknown[]): Promise<unknown> => {
+      try {
+        return await (run as (...all: unknown[]) => Promise<unknown>)(...args);
+      } catch (error) {
+        report(name, error);
+        throw toActivityFailure(error);
+      }
+    },
+  ]);
+  return Object.fromEntries(guarded) as Activities;
+}

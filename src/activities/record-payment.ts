@@ -1,0 +1,198 @@
+import { v7 as uuidv7 } from "uuid";
+import {
+  claimKey,
+  createWorldAccount,
+  insertPayment,
+  lockAccount,
+  readDecision,
+  refuseKey,
+} from "../database/record-queries.ts";
+import type { ClaimedKey, StandingDecision } from "../database/record-queries.ts";
+import { inTransaction } from "../database/database.ts";
+import type { Database, Tx } from "../database/database.ts";
+import { CURRENCY_EXPONENTS } from "../domain/currencies.ts";
+import { refuseAcceptance } from "../domain/decisions.ts";
+import type { AccountState } from "../domain/decisions.ts";
+import { DomainError } from "../domain/errors.ts";
+import type { ErrorCode } from "../domain/errors.ts";
+import { paymentEvent } from "../domain/events.ts";
+import {
+  assertAccountId,
+  assertIdempotencyKey,
+  assertMerchant,
+  worldAccountCurrency,
+} from "../domain/ids.ts";
+import { parseAmount } from "../domain/money.ts";
+import type { PaymentParameters } from "../domain/payment.ts";
+import { assertText } from "../domain/text.ts";
+import type { PaymentInput, PaymentReceipt } from "../workflows/messages.ts";
+
+/**
+ * What the transaction decided about a request. `recorded` and `repeated` both carry the first caller's receipt;
+ * `refused` and `contradictory` left no payment; `expired`: nobody waited any more, so nothing was recorded.
+ */
+export type RecordPaymentResult =
+  | { readonly outcome: "recorded" | "repeated"; readonly receipt: PaymentReceipt }
+  | {
+      readonly outcome: "refused" | "contradictory";
+      readonly code: ErrorCode;
+      readonly message: string;
+      readonly requestId: string;
+      readonly recorded?: PaymentParameters;
+    }
+  | { readonly outcome: "expired" };
+
+/**
+ * One commit: idempotency key + payment + hold on the source + outbox row, or key + refusal.
+ *
+ * Run twice, it answers with what the first run committed: the same request id means that this very request was
+ * recorded and its answer got lost, so it is `recorded` again and not `repeated`.
+ */
+export async function recordPayment(
+  database: Database,
+  input: PaymentInput,
+): Promise<RecordPaymentResult> {
+  const malformed = refuseMalformed(input);
+  if (malformed !== null) return { outcome: "refused", ...malformed, requestId: input.requestId };
+  return await inTransaction(database, async (tx) => {
+    const claimed = await claimKey(
+      tx,
+      {
+        merchant: input.merchant,
+        key: input.idempotencyKey,
+        operation: "pay",
+        fingerprint: input.fingerprint,
+        requestId: input.requestId,
+        paymentId: input.paymentId,
+        notAfter: input.notAfter,
+      },
+      input,
+    );
+    if (!claimed.isNew) return await answerAgain(tx, input);
+    return await decide(tx, input, claimed);
+  });
+}
+
+async function decide(
+  tx: Tx,
+  input: PaymentInput,
+  claimed: ClaimedKey,
+): Promise<RecordPaymentResult> {
+  const parameters = parametersOf(input);
+  const source = claimed.source ?? (await openWorld(tx, input.source));
+  const destination = claimed.destination ?? (await openWorld(tx, input.destination));
+  const refusal = refuseAcceptance(parameters, { source, destination });
+  if (refusal !== null) {
+    await refuseKey(
+      tx,
+      { merchant: input.merchant, key: input.idempotencyKey },
+      { ...refusal, parameters },
+    );
+    return { outcome: "refused", ...refusal, requestId: input.requestId };
+  }
+
+  const { capture, description, amountMinor, ...rest } = parameters;
+  const event = paymentEvent({
+    messageId: uuidv7(),
+    type: "payment.created",
+    aggregateVersion: 1,
+    time: claimed.now,
+    data: { paymentId: input.paymentId, ...rest, amountMinor, capture },
+  });
+  await insertPayment(
+    tx,
+    { ...parameters, description, paymentId: input.paymentId, holdId: uuidv7(), status: "pending" },
+    event,
+  );
+  return {
+    outcome: "recorded",
+    receipt: {
+      paymentId: input.paymentId,
+      requestId: input.requestId,
+      status: "pending",
+      createdAt: claimed.now.toISOString(),
+    },
+  };
+}
+
+async function answerAgain(tx: Tx, input: PaymentInput): Promise<RecordPaymentResult> {
+  const decision = await readDecision(tx, { merchant: input.merchant, key: input.idempotencyKey });
+  if (decision === null) return { outcome: "expired" };
+  if (decision.fingerprint !== input.fingerprint) return contradiction(input, decision);
+  if (decision.refusal !== null) {
+    const { code, message } = decision.refusal;
+    return { outcome: "refused", code, message, requestId: decision.requestId };
+  }
+  if (decision.payment === null) {
+    throw new DomainError(
+      "internal",
+      `key ${input.idempotencyKey} of ${input.merchant} is accepted and has no payment`,
+    );
+  }
+  return {
+    outcome: decision.requestId === input.requestId ? "recorded" : "repeated",
+    receipt: {
+      paymentId: decision.payment.paymentId,
+      requestId: decision.requestId,
+      status: decision.payment.status,
+      createdAt: decision.payment.createdAt.toISOString(),
+    },
+  };
+}
+
+function contradiction(
+  { merchant, idempotencyKey }: PaymentInput,
+  { refusal, payment, requestId }: StandingDecision,
+): RecordPaymentResult {
+  const recorded =
+    refusal?.parameters ??
+    (payment === null
+      ? undefined
+      : parametersOf({ ...payment, amountMinor: payment.amount.toString() }));
+  return {
+    outcome: "contradictory",
+    code: "idempotency_key_reused",
+    message: `key ${idempotencyKey} of merchant ${merchant} was used with other parameters`,
+    requestId,
+    ...(recorded === undefined ? {} : { recorded }),
+  };
+}
+
+/** A client may be any program: what the command line checks is checked again where the payment is made. */
+function refuseMalformed(input: PaymentInput): { code: ErrorCode; message: string } | null {
+  try {
+    assertMerchant(input.merchant, "merchant");
+    assertIdempotencyKey(input.idempotencyKey, "idempotencyKey");
+    assertAccountId(input.source, "source");
+    assertAccountId(input.destination, "destination");
+    if (input.source === input.destination) {
+      throw new DomainError("same_account", `source and destination are both ${input.source}`);
+    }
+    parseAmount({ amountMinor: input.amountMinor, currency: input.currency });
+    if (input.description !== null) assertText(input.description, "description");
+    return null;
+  } catch (error) {
+    if (error instanceof DomainError) return { code: error.code, message: error.message };
+    throw error;
+  }
+}
+
+async function openWorld(tx: Tx, accountId: string): Promise<AccountState | null> {
+  const currency = worldAccountCurrency(accountId);
+  if (currency === null || !CURRENCY_EXPONENTS.has(currency)) return null;
+  await createWorldAccount(tx, { accountId, currency });
+  return await lockAccount(tx, accountId);
+}
+
+function parametersOf(from: PaymentParameters): PaymentParameters {
+  return {
+    merchant: from.merchant,
+    idempotencyKey: from.idempotencyKey,
+    source: from.source,
+    destination: from.destination,
+    amountMinor: from.amountMinor,
+    currency: from.currency,
+    capture: from.capture,
+    description: from.description,
+  };
+}

@@ -1,0 +1,46 @@
+import { InvalidArgumentError } from "commander";
+import type { Command } from "commander";
+
+/** Adds a command with what every command has: `--json` and examples under `--help`. */
+export function addCommand(
+  parent: Command,
+  { name, about, examples }: { name: string; about: string; examples: readonly string[] },
+): Command {
+  return parent
+    .command(name)
+    .description(about)
+    .option("--json", "print data as JSON, and an error as an RFC 9457 document")
+    .addHelpText("after", `\nExamples:\n${examples.map((example) => `  $ ${example}`).join("\n")}`);
+}
+
+/** Adds a group of commands, whose own help shows where to go on. */
+export function addGroup(parent: Command, name: string, about: string): Command {
+  return parent
+    .command(name)
+    .description(about)
+    .addHelpText("after", `\nMore: remit ${name} COMMAND --help`);
+}
+
+/** Reads "500ms", "30s", "5m" or "1h"; a bare number is seconds. */
+export function parseDurationMs(text: string): number {
+  const match = /^([0-9]{1,9})(ms|s|m|h|d)?$/.exec(text);
+  if (match === null) throw new InvalidArgumentError("expected a duration such as 30s or 5m");
+  return Number(match[1]) * (UNIT_MS[match[2] ?? "s"] ?? 1_000);
+}
+
+const UNIT_MS: Readonly<Record<string, number>> = {
+  ms: 1,
+  s: 1_000,
+  m: 60_000,
+  h: 3_600_000,
+  d: 86_400_000,
+};
+
+/** Makes a parser for a whole number within bounds. */
+export function integerBetween(min: number, max: number): (text: string) => number {
+  return (text) => {
+    const value = /^[0-9]{1,9}$/.test(text) ? Number(text) : Number.NaN;
+    if (value >= min && value <= max) return value;
+    throw new InvalidArgumentError(`expected a whole number from ${min} to ${max}`);
+  };
+}

@@ -1,0 +1,151 @@
+import type { Command } from "commander";
+import { Option } from "commander";
+import type { PaymentRequest } from "../client/parameters.ts";
+import { parsePaymentRequest } from "../client/parameters.ts";
+import { documentOfAnswer } from "../client/payment-document.ts";
+import type { PaymentDocument } from "../client/payment-document.ts";
+import { CONCURRENCY, runPaymentsFile } from "../client/run-payments-file.ts";
+import type { Settings } from "../config/settings.ts";
+import { DomainError } from "../domain/errors.ts";
+import type { CaptureMode } from "../domain/payment.ts";
+import { contextOf, withDatabase, withTemporal } from "./context.ts";
+import type { CommandContext } from "./context.ts";
+import { addCommand, integerBetween, parseDurationMs } from "./options.ts";
+import { paymentText, refreshDocument } from "./payment-view.ts";
+
+interface PayOptions {
+  readonly from?: string;
+  readonly to?: string;
+  readonly amount?: string;
+  readonly amountMinor?: string;
+  readonly currency?: string;
+  readonly key?: string;
+  readonly merchant?: string;
+  readonly description?: string;
+  readonly capture?: CaptureMode;
+  /** `true` is `--wait` without a time. */
+  readonly wait?: number | true;
+  readonly file?: string;
+  readonly concurrency?: number;
+}
+
+/** `remit pay`: one payment, or a file of them. */
+export function registerPay(program: Command): void {
+  addCommand(program, {
+    name: "pay",
+    about: "pay, once and only once per key; returns when the payment is recorded",
+    examples: [
+      "remit pay --from alice --to shop --amount 12.50 --currency EUR --key order-1 --wait",
+      "remit pay --from world:EUR --to alice --amount-minor 100000 --currency EUR --key fund-1",
+      "remit pay --file examples/payments.csv --concurrency 12 --json",
+    ],
+  })
+    .option("--from <account>", "debited; world:EUR brings money in")
+    .option("--to <account>", "credited")
+    .option("--amount <decimal>", "in major units: 12.50")
+    .option("--amount-minor <digits>", "in minor units: 1250")
+    .option("--currency <code>", "ISO 4217 code")
+    .option("--key <key>", "idempotency key: the same key never pays twice")
+    .option("--merchant <merchant>", "whose key it is (default: default)")
+    .option("--description <text>", "up to 500 characters")
+    .addOption(
+      new Option("--capture <mode>", "when the money moves").choices(["automatic", "manual"]),
+    )
+    .option("--wait [duration]", "wait until it is settled or failed (30s)", parseDurationMs)
+    .option("--file <path>", "a .csv or .jsonl of payments; waits for each")
+    .option("--concurrency <n>", `with --file: at a time (${CONCURRENCY})`, integerBetween(1, 999))
+    .action(async (options: PayOptions, command: Command) => {
+      const context = contextOf(command);
+      if (options.file === undefined) await payOne(context, requestOf(options), waitMsOf(options));
+      else process.exitCode = await payFile(context, options, options.file);
+    });
+}
+
+const WAIT_MS = 30_000;
+
+function waitMsOf({ wait }: PayOptions): number | null {
+  if (wait === undefined) return null;
+  return wait === true ? WAIT_MS : wait;
+}
+
+function requestOf(options: PayOptions): PaymentRequest {
+  if (options.concurrency !== undefined) {
+    throw new DomainError("usage", "--concurrency goes with --file");
+  }
+  const missing = (["from", "to", "currency", "key"] as const).filter(
+    (name) => options[name] === undefined,
+  );
+  if (missing.length > 0) {
+    throw new DomainError("usage", `missing: ${missing.map((name) => `--${name}`).join(", ")}`);
+  }
+  const { from = "", to = "", currency = "", key = "" } = options;
+  const { amount, amountMinor, merchant, description, capture } = options;
+  const request = { key, merchant, from, to, amount, amountMinor, currency, description, capture };
+  // Before any connection: what is wrong by its shape must leave nothing behind, whatever runs or doesn't.
+  parsePaymentRequest(request);
+  return request;
+}
+
+async function payOne(
+  context: CommandContext,
+  request: PaymentRequest,
+  waitMs: number | null,
+): Promise<void> {
+  const settings = context.settings(["database"]);
+  const document = await withTemporal(settings, async ({ payments }) => {
+    const answer = await payments.pay(request);
+    if (waitMs === null) return documentOfAnswer(answer);
+    return documentOfAnswer(answer, await payments.waitForEnd(answer, { timeoutMs: waitMs }));
+  });
+  const current = await refresh(settings, document);
+  if (waitMs !== null && ENDED_WITHOUT_MONEY.has(current.status)) throw paymentFailed(current);
+  context.print({ json: current, text: paymentText(current) });
+}
+
+const ENDED_WITHOUT_MONEY: ReadonlySet<string> = new Set([
+  "failed",
+  "cancelled",
+  "expired",
+  "voided",
+]);
+
+function paymentFailed(document: PaymentDocument): DomainError {
+  const { paymentId, status, failureCode } = document;
+  const reason = failureCode === null ? "" : `: ${failureCode}`;
+  return new DomainError("payment_failed", `payment ${paymentId} is ${status}${reason}`, {
+    details: { ...document },
+  });
+}
+
+async function refresh(settings: Settings, document: PaymentDocument): Promise<PaymentDocument> {
+  return await withDatabase(
+    settings,
+    async (database) => await refreshDocument(database, document),
+  );
+}
+
+async function payFile(
+  context: CommandContext,
+  options: PayOptions,
+  path: string,
+): Promise<number> {
+  const others = (["from", "to", "amount", "amountMinor", "currency", "key"] as const).filter(
+    (name) => options[name] !== undefined,
+  );
+  if (others.length > 0) {
+    throw new DomainError("usage", `--file stands alone, found ${others.join(", ")} beside it`);
+  }
+  const settings = context.settings(["database"]);
+  return await withDatabase(
+    settings,
+    async (database) =>
+      await runPaymentsFile({
+        path,
+        settings,
+        ...(options.concurrency === undefined ? {} : { concurrency: options.concurrency }),
+        isJson: context.isJson,
+        output: context.output,
+        refresh: async (document) => await refreshDocument(database, document),
+      }),
+  );
+}

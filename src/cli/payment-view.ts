@@ -1,0 +1,68 @@
+import type { PaymentDocument } from "../client/payment-document.ts";
+import type { Database } from "../database/database.ts";
+import { getPayment } from "../database/payment-queries.ts";
+import type { PaymentView } from "../database/payment-queries.ts";
+import { DomainError } from "../domain/errors.ts";
+import { workflowIds } from "../domain/ids.ts";
+import { formatMajor } from "../domain/money.ts";
+import type { PaymentStatus } from "../domain/payment.ts";
+
+/** A payment as PostgreSQL has it now. */
+export function documentOfView(
+  view: PaymentView,
+  { replayed, urlOf }: { replayed: boolean; urlOf: (workflowId: string) => string | null },
+): PaymentDocument & { createdAt: Date; settledAt: Date | null } {
+  const { merchant, idempotencyKey, currency } = view;
+  const workflowId = workflowIds.payment({ merchant, key: idempotencyKey });
+  return {
+    paymentId: view.paymentId,
+    merchant,
+    idempotencyKey,
+    status: view.status as PaymentStatus,
+    amountMinor: view.amountMinor.toString(),
+    amount: formatMajor(view.amountMinor, currency),
+    currency,
+    source: view.source,
+    destination: view.destination,
+    capture: view.capture,
+    description: view.description,
+    capturedMinor: view.capturedMinor.toString(),
+    captured: formatMajor(view.capturedMinor, currency),
+    refundedMinor: view.refundedMinor.toString(),
+    refunded: formatMajor(view.refundedMinor, currency),
+    replayed,
+    failureCode: view.failureCode,
+    workflowId,
+    workflowUrl: urlOf(workflowId),
+    createdAt: view.createdAt,
+    settledAt: view.settledAt,
+  };
+}
+
+/** Brings a document up to now; where PostgreSQL is away for a moment, what Temporal said is shown instead. */
+export async function refreshDocument(
+  database: Database,
+  document: PaymentDocument,
+): Promise<PaymentDocument> {
+  try {
+    const view = await getPayment(database, document.paymentId);
+    if (view === null) return document;
+    const { replayed, workflowUrl } = document;
+    return documentOfView(view, { replayed, urlOf: () => workflowUrl });
+  } catch (error) {
+    if (error instanceof DomainError && error.code === "database_unreachable") return document;
+    throw error;
+  }
+}
+
+export function paymentText(document: PaymentDocument): string {
+  const { amount, currency, source, destination, idempotencyKey, merchant } = document;
+  const lines = [
+    `payment ${document.paymentId}: ${document.status}${document.replayed ? " (replayed)" : ""}`,
+    `  ${amount} ${currency} ${source} → ${destination}, key ${idempotencyKey} of ${merchant}`,
+  ];
+  if (document.failureCode !== null) lines.push(`  failed with ${document.failureCode}`);
+  if (document.refundedMinor !== "0") lines.push(`  refunded ${document.refunded} ${currency}`);
+  if (document.workflowUrl !== null) lines.push(`  ${document.workflowUrl}`);
+  return lines.join("\n");
+}

@@ -1,0 +1,64 @@
+import { readFileSync } from "node:fs";
+import { Command, CommanderError } from "commander";
+import type { Output } from "../client/run-payments-file.ts";
+import { registerAccount } from "./account.ts";
+import { processOutput } from "./context.ts";
+import { registerDemo } from "./demo.ts";
+import { registerDev } from "./dev.ts";
+import { registerMigrate } from "./migrate.ts";
+import { registerOutbox } from "./outbox.ts";
+import { registerPay } from "./pay.ts";
+import { registerPayment } from "./payment.ts";
+import { reportProblem } from "./problem.ts";
+import { registerRelay } from "./relay.ts";
+import { registerVerify } from "./verify.ts";
+import { registerWorker } from "./worker.ts";
+
+/** Runs one command line, without the words "node" and "remit", and returns its exit code. */
+export async function runCommandLine(
+  words: readonly string[],
+  output: Output = processOutput,
+): Promise<number> {
+  const isJson = words.includes("--json");
+  try {
+    await createProgram().parseAsync(words, { from: "user" });
+    return Number(process.exitCode ?? 0);
+  } catch (error) {
+    // Commander throws for --help and --version, too.
+    if (error instanceof CommanderError && error.exitCode === 0) return 0;
+    return reportProblem(error, { output, isJson });
+  }
+}
+
+/** The whole `remit` command. */
+export function createProgram(): Command {
+  const program = new Command("remit")
+    .description("Payments that can't be lost or doubled.")
+    .version(versionOfPackage())
+    .option("--data-dir <dir>", "the folder of a running stack (.remit)")
+    .option("--json", "print data as JSON, and an error as an RFC 9457 document")
+    .exitOverride()
+    // A wrong word is reported by us, with its code, like every other refusal.
+    .configureOutput({ outputError: () => undefined })
+    .addHelpText("after", "\nStart here:\n  $ npm start\n  $ remit demo");
+  for (const register of REGISTERS) register(program);
+  return program;
+}
+
+const REGISTERS = [
+  registerDev,
+  registerDemo,
+  registerAccount,
+  registerPay,
+  registerPayment,
+  registerOutbox,
+  registerRelay,
+  registerVerify,
+  registerMigrate,
+  registerWorker,
+];
+
+function versionOfPackage(): string {
+  const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
+  return (JSON.parse(text) as { version: string }).version;
+}

@@ -1,0 +1,130 @@
+import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { DomainError, ERROR_CODES } from "../domain/errors.ts";
+import type { PaymentParameters } from "../domain/payment.ts";
+import type { PaymentEnd } from "../workflows/messages.ts";
+import { parsePaymentRequest } from "./parameters.ts";
+import type { PaymentRequest } from "./parameters.ts";
+import type { PaymentAnswer, PaymentClient } from "./payment-client.ts";
+import type { FileLine } from "./file-text.ts";
+import { toDomainErrorOrInternal } from "./problem.ts";
+import { createSlots, createTurns } from "./turns.ts";
+import type { Turn } from "./turns.ts";
+
+/** What became of one line: an end, or the error that it got instead. */
+export type LineResult =
+  | { readonly line: FileLine; readonly answer: PaymentAnswer; readonly end: PaymentEnd }
+  | { readonly line: FileLine; readonly answer: PaymentAnswer | null; readonly error: DomainError };
+
+export interface PayLinesInput {
+  readonly lines: AsyncIterable<FileLine>;
+  readonly client: Pick<PaymentClient, "pay" | "waitForEnd">;
+  /** How many lines may be asked or waited for at a time. */
+  readonly concurrency: number;
+  /** Called once a line, in the order of completion. */
+  readonly onResult: (result: LineResult) => Promise<void>;
+  /** How long a line is asked again while nobody answers; 60 s unless said. */
+  readonly retryMs?: number;
+  /** How long an accepted line is waited for; 120 s unless said. */
+  readonly waitMs?: number;
+}
+
+/**
+ * Pays lines: those that share a (merchant, key) or an account are recorded in the order of the lines, the rest in
+ * parallel. Waiting for an end holds nobody up: the hold that decides about funds is taken when a line is recorded.
+ */
+export async function payLines(input: PayLinesInput): Promise<void> {
+  const turns = createTurns();
+  const slots = createSlots(input.concurrency);
+  // Lines that wait for their turn; beyond this nothing more is read, which bounds the memory.
+  const lookAhead = createSlots(input.concurrency * LOOK_AHEAD_PER_SLOT);
+  const running = new Set<Promise<void>>();
+  const failures: unknown[] = [];
+  for await (const line of input.lines) {
+    await lookAhead.acquire();
+    if (failures.length > 0) break;
+    const work = payLine(line, { input, slots, turns })
+      .catch((error: unknown) => {
+        failures.push(error);
+      })
+      .finally(() => {
+        running.delete(work);
+        lookAhead.release();
+      });
+    running.add(work);
+  }
+  await Promise.all(running);
+  if (failures.length > 0) throw failures[0];
+}
+
+const LOOK_AHEAD_PER_SLOT = 16;
+const RETRY_MS = 60_000;
+const RETRY_PAUSE_MS = 500;
+const WAIT_MS = 120_000;
+
+interface Lanes {
+  readonly input: PayLinesInput;
+  readonly slots: ReturnType<typeof createSlots>;
+  readonly turns: ReturnType<typeof createTurns>;
+}
+
+async function payLine(line: FileLine, { input, slots, turns }: Lanes): Promise<void> {
+  let turn: Turn;
+  try {
+    turn = turns.enter(namesOf(parsePaymentRequest(line.request, `line ${line.line}`)));
+  } catch (error) {
+    await input.onResult({ line, answer: null, error: toDomainErrorOrInternal(error) });
+    return;
+  }
+  await turn.ready;
+  await slots.acquire();
+  try {
+    await input.onResult(await acceptAndWait(line, { input, turn }));
+  } finally {
+    turn.done();
+    slots.release();
+  }
+}
+
+function namesOf({ merchant, idempotencyKey, source, destination }: PaymentParameters): string[] {
+  return [`key ${merchant} ${idempotencyKey}`, `account ${source}`, `account ${destination}`];
+}
+
+async function acceptAndWait(
+  line: FileLine,
+  { input, turn }: { input: PayLinesInput; turn: Turn },
+): Promise<LineResult> {
+  let answer: PaymentAnswer | null = null;
+  try {
+    answer = await acceptPatiently(line, input);
+    turn.done();
+    const end = await input.client.waitForEnd(answer, { timeoutMs: input.waitMs ?? WAIT_MS });
+    return { line, answer, end };
+  } catch (error) {
+    return { line, answer, error: toDomainErrorOrInternal(error) };
+  }
+}
+
+/** Asks with the same key and request id until there is an answer: a killed worker or server delays a line, no more. */
+async function acceptPatiently(line: FileLine, input: PayLinesInput): Promise<PaymentAnswer> {
+  const requestId = randomUUID();
+  const endsAt = Date.now() + (input.retryMs ?? RETRY_MS);
+  for (;;) {
+    try {
+      return await input.client.pay(line.request as unknown as PaymentRequest, { requestId });
+    } catch (error) {
+      const isTransient = error instanceof DomainError && ERROR_CODES[error.code].retryable;
+      if (!isTransient || error.code === "internal") throw error;
+      if (Date.now() + RETRY_PAUSE_MS >= endsAt) throw outcomeUnknown(error);
+      await sleep(RETRY_PAUSE_MS);
+    }
+  }
+}
+
+function outcomeUnknown(last: DomainError): DomainError {
+  if (last.code === "outcome_unknown") return last;
+  // An earlier attempt may have been recorded before the server went away.
+  return new DomainError("outcome_unknown", `${last.message}: repeat with the same key`, {
+    cause: last,
+  });
+}

@@ -1,0 +1,147 @@
+import {
+  isGrpcCancelledError,
+  isGrpcDeadlineError,
+  isGrpcServiceError,
+  ServiceError,
+  WorkflowNotFoundError,
+  WorkflowUpdateFailedError,
+  WorkflowUpdateRPCTimeoutOrCancelledError,
+} from "@temporalio/client";
+import { ApplicationFailure, NamespaceNotFoundError } from "@temporalio/common";
+import { DomainError, isErrorCode } from "../domain/errors.ts";
+import { formatMajor } from "../domain/money.ts";
+import type { PaymentParameters } from "../domain/payment.ts";
+import type { RefusalDetails } from "../workflows/messages.ts";
+
+/** Whose call failed: what is needed to say it well. */
+export interface CallContext {
+  readonly requestId: string;
+  readonly parameters: PaymentParameters;
+}
+
+/** Turns what Temporal's client throws into a DomainError; the one place that knows its errors. */
+export function toDomainError(error: unknown, context: CallContext): unknown {
+  if (error instanceof DomainError) return error;
+  if (error instanceof WorkflowUpdateFailedError) {
+    return error.cause instanceof ApplicationFailure
+      ? refusalOf(error.cause, context)
+      : outcomeUnknown(context, error);
+  }
+  if (isTimeout(error) || isRunGone(error)) return outcomeUnknown(context, error);
+  return connectionError(error) ?? error;
+}
+
+/** The run closed under the call: Temporal says "workflow update was aborted by closing workflow", gRPC code 5. */
+export function isRunGone(error: unknown): boolean {
+  return error instanceof WorkflowNotFoundError || grpcCodeOf(error) === GRPC.notFound;
+}
+
+/** Temporal took too long, or the caller's deadline cut the call. */
+export function isTimeout(error: unknown): boolean {
+  return (
+    error instanceof WorkflowUpdateRPCTimeoutOrCancelledError ||
+    isGrpcDeadlineError(error) ||
+    isGrpcCancelledError(error)
+  );
+}
+
+/** Nobody answers at the address right now. */
+export function isUnavailable(error: unknown): boolean {
+  return grpcCodeOf(error) === GRPC.unavailable;
+}
+
+function refusalOf(failure: ApplicationFailure, context: CallContext): DomainError {
+  const details = failure.details?.[0] as Partial<RefusalDetails> | undefined;
+  // A failure that isn't in the closed list leaves open what happened to the money.
+  if (!isErrorCode(failure.type)) return outcomeUnknown(context, failure);
+  const recorded = details?.recorded;
+  if (failure.type === "idempotency_key_reused" && recorded !== undefined) {
+    const message = contradiction(recorded, context.parameters);
+    return new DomainError(failure.type, message, { cause: failure });
+  }
+  const replayed = details?.requestId !== undefined && details.requestId !== context.requestId;
+  return new DomainError(failure.type, details?.message ?? failure.message, {
+    details: { replayed },
+    cause: failure,
+  });
+}
+
+function contradiction(first: PaymentParameters, second: PaymentParameters): string {
+  const words = COMPARED.filter(({ read }) => read(first) !== read(second)).map(
+    ({ name, read }) =>
+      `${name} is ${read(first)} in the first request, ${read(second)} in this one`,
+  );
+  const key = `key ${JSON.stringify(second.idempotencyKey)} of merchant ${second.merchant}`;
+  return words.length === 0
+    ? `${key} was used with other parameters`
+    : `${key} was used before: ${words.join("; ")}`;
+}
+
+const COMPARED: readonly { name: string; read: (parameters: PaymentParameters) => string }[] = [
+  { name: "from", read: ({ source }) => source },
+  { name: "to", read: ({ destination }) => destination },
+  {
+    name: "amount",
+    read: ({ amountMinor, currency }) => formatMajor(BigInt(amountMinor), currency),
+  },
+  { name: "currency", read: ({ currency }) => currency },
+  { name: "capture", read: ({ capture }) => capture },
+  { name: "description", read: ({ description }) => JSON.stringify(description ?? "") },
+];
+
+function outcomeUnknown({ parameters }: CallContext, cause: unknown): DomainError {
+  const key = JSON.stringify(parameters.idempotencyKey);
+  return new DomainError(
+    "outcome_unknown",
+    `no worker answered in time for key ${key}, so the payment may or may not be recorded: repeat with the same key`,
+    { cause },
+  );
+}
+
+function connectionError(error: unknown): DomainError | undefined {
+  const options = { cause: error };
+  if (error instanceof NamespaceNotFoundError) {
+    return new DomainError(
+      "temporal_unreachable",
+      `Temporal has no namespace ${JSON.stringify(error.namespace)}`,
+      options,
+    );
+  }
+  const code = grpcCodeOf(error);
+  if (code === GRPC.invalidArgument) {
+    return new DomainError(
+      "temporal_unreachable",
+      "Temporal refused the request as invalid; are the search attributes RemitPaymentId, RemitMerchant, " +
+        `RemitCurrency (Keyword) registered in the namespace? Temporal says: ${grpcDetailsOf(error)}`,
+      options,
+    );
+  }
+  if (code === GRPC.permissionDenied || code === GRPC.unauthenticated) {
+    return new DomainError("temporal_unreachable", "Temporal refused our credentials", options);
+  }
+  return code === GRPC.unavailable
+    ? new DomainError("temporal_unreachable", "Temporal does not answer", options)
+    : undefined;
+}
+
+function grpcCodeOf(error: unknown): number | undefined {
+  return grpcErrorOf(error)?.code;
+}
+
+function grpcDetailsOf(error: unknown): string {
+  return grpcErrorOf(error)?.details ?? "nothing more";
+}
+
+function grpcErrorOf(error: unknown): { code: number; details: string } | undefined {
+  const candidate = error instanceof ServiceError ? error.cause : error;
+  return isGrpcServiceError(candidate) ? candidate : undefined;
+}
+
+/** Of @grpc/grpc-js, which isn't a dependency of ours. */
+const GRPC = {
+  invalidArgument: 3,
+  notFound: 5,
+  permissionDenied: 7,
+  unavailable: 14,
+  unauthenticated: 16,
+} as const;

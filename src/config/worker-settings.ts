@@ -1,0 +1,41 @@
+import type { EnvReader } from "./env-reader.ts";
+
+export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "silent"] as const;
+
+/** How a worker works; names no target, so the environment's hold with a stack, too. */
+export interface WorkerSettings {
+  /** Into how many ranges the outbox's shards are cut, each with a relay of its own. */
+  readonly relayRanges: number;
+  readonly databasePoolMax: number;
+  readonly pollIntervalMs: number;
+  readonly leaseMs: number;
+  readonly sendTimeoutMs: number;
+  readonly logLevel: (typeof LOG_LEVELS)[number];
+}
+
+/** Reads what a worker may be told; problems stay with the reader. */
+export function readWorkerSettings(reader: EnvReader): WorkerSettings {
+  const settings: WorkerSettings = {
+    relayRanges: reader.integer("REMIT_RELAY_SHARDS", { fallback: 1, min: 1, max: 64 }),
+    databasePoolMax: reader.integer("REMIT_DATABASE_POOL_MAX", { fallback: 10, min: 2, max: 500 }),
+    pollIntervalMs: reader.integer("REMIT_POLL_INTERVAL_MS", {
+      fallback: 2_000,
+      min: 50,
+      max: 60_000,
+    }),
+    // A kill -9 costs the rest of the lease for the claimed rows and their followers.
+    leaseMs: reader.integer("REMIT_LEASE_MS", { fallback: 10_000, min: 1_000, max: 10_000 }),
+    sendTimeoutMs: reader.integer("REMIT_SEND_TIMEOUT_MS", {
+      fallback: 3_000,
+      min: 100,
+      max: 9_999,
+    }),
+    logLevel: reader.oneOf("REMIT_LOG_LEVEL", { fallback: "info", values: LOG_LEVELS }),
+  };
+  if (settings.sendTimeoutMs >= settings.leaseMs) {
+    reader.problem(
+      "REMIT_SEND_TIMEOUT_MS is not less than REMIT_LEASE_MS: a send could outlive its lease",
+    );
+  }
+  return settings;
+}

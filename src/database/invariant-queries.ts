@@ -1,0 +1,251 @@
+/** The ten invariants of docs/architecture.md. Each query returns one row a violation, in words that name it. */
+export interface Invariant {
+  readonly number: number;
+  readonly name: string;
+  readonly violations: string;
+  /** Whether $1 is the grace time in seconds. */
+  readonly usesGrace: boolean;
+}
+
+export const INVARIANTS: readonly Invariant[] = [
+  {
+    number: 1,
+    name: "debits equal credits",
+    usesGrace: false,
+    violations: `
+      SELECT format('ledger transaction %s is off by %s %s', transaction_id, sum(signed), currency) AS what
+        FROM (SELECT transaction_id, currency, CASE direction WHEN 'credit' THEN amount::numeric ELSE -amount::numeric END AS signed
+                FROM remit.ledger_entries) entries
+       GROUP BY transaction_id, currency
+      HAVING sum(signed) <> 0
+      UNION ALL
+      SELECT format('all accounts in %s sum to %s', currency, sum(posted))
+        FROM remit.accounts
+       GROUP BY currency
+      HAVING sum(posted) <> 0
+      UNION ALL
+      SELECT format('ledger transaction %s has no entries', t.id)
+        FROM remit.ledger_transactions t
+       WHERE NOT EXISTS (SELECT FROM remit.ledger_entries e WHERE e.transaction_id = t.id)`,
+  },
+  {
+    number: 2,
+    name: "balances follow from entries",
+    usesGrace: false,
+    violations: `
+      SELECT format('entry %s of account %s: version %s after %s, balance %s after %s and %s',
+                    id, account_id, account_version, previous_version, balance_after, previous_balance, signed) AS what
+        FROM (SELECT id, account_id, account_version, balance_after,
+                     CASE direction WHEN 'credit' THEN amount ELSE -amount END AS signed,
+                     lag(account_version, 1, 0::bigint) OVER by_version AS previous_version,
+                     lag(balance_after, 1, 0::bigint) OVER by_version AS previous_balance
+                FROM remit.ledger_entries
+              WINDOW by_version AS (PARTITION BY account_id ORDER BY account_version)) chain
+       WHERE account_version <> previous_version + 1 OR balance_after <> previous_balance + signed
+      UNION ALL
+      SELECT format('account %s has posted %s at version %s, its last entry says %s at %s',
+                    a.id, a.posted, a.version, coalesce(last.balance_after, 0), coalesce(last.account_version, 0))
+        FROM remit.accounts a
+        LEFT JOIN LATERAL (SELECT balance_after, account_version
+                             FROM remit.ledger_entries e
+                            WHERE e.account_id = a.id
+                            ORDER BY account_version DESC
+                            LIMIT 1) last ON true
+       WHERE a.posted <> coalesce(last.balance_after, 0) OR a.version <> coalesce(last.account_version, 0)`,
+  },
+  {
+    number: 3,
+    name: "held follows from open holds",
+    usesGrace: false,
+    violations: `
+      SELECT format('account %s holds %s, its holds have %s left', a.id, a.held, coalesce(h.remaining, 0)) AS what
+        FROM remit.accounts a
+        LEFT JOIN (SELECT account_id, sum(remaining) AS remaining FROM remit.holds GROUP BY account_id) h ON h.account_id = a.id
+       WHERE a.held <> coalesce(h.remaining, 0)
+      UNION ALL
+      SELECT format('hold %s is open for payment %s, which is %s', h.id, p.id, p.status)
+        FROM remit.holds h
+        JOIN remit.payments p ON p.id = h.payment_id
+       WHERE h.status = 'open' AND h.refund_id IS NULL AND p.status NOT IN ('pending', 'authorized', 'captured')
+      UNION ALL
+      SELECT format('hold %s is open for refund %s, which is %s', h.id, r.id, r.status)
+        FROM remit.holds h
+        JOIN remit.refunds r ON r.id = h.refund_id
+       WHERE h.status = 'open' AND r.status <> 'pending'
+      UNION ALL
+      SELECT format('payment %s is %s and holds nothing', p.id, p.status)
+        FROM remit.payments p
+       WHERE p.status IN ('pending', 'authorized')
+         AND NOT EXISTS (SELECT FROM remit.holds h WHERE h.payment_id = p.id AND h.refund_id IS NULL AND h.status = 'open')`,
+  },
+  {
+    number: 4,
+    name: "refunded ≤ captured ≤ amount",
+    usesGrace: false,
+    violations: `
+      SELECT format('payment %s: amount %s, captured %s of %s, refunded %s of %s',
+                    p.id, p.amount, p.captured_amount, coalesce(c.sum, p.captured_amount), p.refunded_amount, coalesce(r.sum, 0)) AS what
+        FROM remit.payments p
+        LEFT JOIN (SELECT payment_id, sum(amount) AS sum FROM remit.refunds WHERE status <> 'failed' GROUP BY payment_id) r ON r.payment_id = p.id
+        LEFT JOIN (SELECT payment_id, sum(amount) AS sum FROM remit.captures WHERE status <> 'failed' GROUP BY payment_id) c ON c.payment_id = p.id
+       WHERE NOT (0 <= p.refunded_amount AND p.refunded_amount <= p.captured_amount AND p.captured_amount <= p.amount)
+          OR p.refunded_amount <> coalesce(r.sum, 0)
+          OR p.captured_amount <> CASE WHEN p.capture = 'manual' THEN coalesce(c.sum, 0)
+                                       WHEN p.status = 'settled' THEN p.amount ELSE 0 END`,
+  },
+  {
+    number: 5,
+    name: "nothing is overdrawn",
+    usesGrace: false,
+    violations: `
+      SELECT format('account %s has %s available', id, posted - held + overdraft) AS what
+        FROM remit.accounts
+       WHERE kind <> 'world' AND posted - held + overdraft < 0`,
+  },
+  {
+    number: 6,
+    name: "one payment a key, one event a change",
+    usesGrace: false,
+    violations: `
+      SELECT format('%s payments for key %s of %s', count(*), idempotency_key, merchant) AS what
+        FROM remit.payments
+       GROUP BY merchant, idempotency_key
+      HAVING count(*) > 1
+      UNION ALL
+      SELECT format('%s ledger transactions for message %s and payment %s', count(*), message_id, payment_id)
+        FROM remit.ledger_transactions
+       GROUP BY message_id, payment_id
+      HAVING count(*) > 1
+      UNION ALL
+      SELECT format('%s %s: %s events from %s to %s, expected %s to %s', h.aggregate_type, h.aggregate_id,
+                    coalesce(o.events, 0), o.first, o.last, h.purged_version + 1, h.last_version)
+        FROM remit.outbox_heads h
+        LEFT JOIN (SELECT aggregate_type, aggregate_id, count(*) AS events, min(aggregate_version) AS first, max(aggregate_version) AS last
+                     FROM remit.outbox
+                    GROUP BY aggregate_type, aggregate_id) o USING (aggregate_type, aggregate_id)
+       WHERE coalesce(o.events, 0) <> h.last_version - h.purged_version
+          OR (o.events > 0 AND (o.last <> h.last_version OR o.first <> h.purged_version + 1))
+      UNION ALL
+      SELECT format('payment %s is at version %s and has %s events', p.id, p.version, coalesce(h.last_version, 0))
+        FROM remit.payments p
+        LEFT JOIN remit.outbox_heads h ON h.aggregate_type = 'payment' AND h.aggregate_id = p.id::text
+       WHERE p.version <> coalesce(h.last_version, 0)`,
+  },
+  {
+    number: 7,
+    name: "a status is where its events lead",
+    usesGrace: false,
+    violations: `
+      SELECT format('payment %s is %s, its last event is %s', p.id, p.status, last.type) AS what
+        FROM remit.payments p
+        JOIN LATERAL (SELECT o.type
+                        FROM remit.outbox o
+                       WHERE o.aggregate_type = 'payment' AND o.aggregate_id = p.id::text
+                       ORDER BY o.aggregate_version DESC
+                       LIMIT 1) last ON true
+       WHERE NOT CASE p.status
+               WHEN 'pending' THEN last.type = 'payment.created'
+               WHEN 'authorized' THEN last.type IN ('payment.authorized', 'payment.captured', 'payment.capture_failed')
+               WHEN 'captured' THEN last.type IN ('payment.captured', 'payment.released', 'payment.capture_failed')
+               ELSE last.type = 'payment.' || p.status END
+      UNION ALL
+      SELECT format('payment %s has an event after its end', o.aggregate_id)
+        FROM remit.outbox o
+       WHERE o.aggregate_type = 'payment'
+         AND o.type IN ('payment.settled', 'payment.failed', 'payment.cancelled', 'payment.voided', 'payment.expired')
+         AND EXISTS (SELECT FROM remit.outbox later
+                      WHERE later.aggregate_type = o.aggregate_type AND later.aggregate_id = o.aggregate_id
+                        AND later.aggregate_version > o.aggregate_version)
+      UNION ALL
+      SELECT format('payment %s is settled and has no ledger transaction', p.id)
+        FROM remit.payments p
+       WHERE p.status = 'settled'
+         AND NOT EXISTS (SELECT FROM remit.ledger_transactions t WHERE t.payment_id = p.id AND t.kind IN ('payment', 'capture'))`,
+  },
+  {
+    number: 8,
+    name: "published means the broker's receipt",
+    usesGrace: false,
+    violations: `
+      SELECT format('outbox row %s is PUBLISHED without a receipt', id) AS what
+        FROM remit.outbox
+       WHERE status = 'PUBLISHED' AND broker_message_id IS NULL`,
+  },
+  {
+    number: 9,
+    name: "conservation: booked ↔ event ↔ inbox ↔ ledger",
+    usesGrace: true,
+    violations: `
+      SELECT format('event %s of payment %s was published and never came in', o.id, o.aggregate_id) AS what
+        FROM remit.outbox o
+       WHERE (o.type = 'payment.created' AND o.headers ->> 'capture' = 'automatic' OR o.type IN ('payment.captured', 'refund.created'))
+         AND o.status = 'PUBLISHED'
+         AND o.published_at < clock_timestamp() - $1 * interval '1 second'
+         AND NOT EXISTS (SELECT FROM remit.inbox i WHERE i.consumer = 'ledger' AND i.message_id = o.id)
+         AND NOT EXISTS (SELECT FROM remit.ledger_transactions t WHERE t.message_id = o.id)
+      UNION ALL
+      SELECT format('message %s is booked in the inbox and not in the ledger', i.message_id)
+        FROM remit.inbox i
+       WHERE i.consumer = 'ledger' AND i.outcome = 'booked'
+         AND NOT EXISTS (SELECT FROM remit.ledger_transactions t WHERE t.message_id = i.message_id)
+      UNION ALL
+      SELECT format('message %s is refused in the inbox and booked in the ledger', i.message_id)
+        FROM remit.inbox i
+        JOIN remit.ledger_transactions t ON t.message_id = i.message_id
+       WHERE i.consumer = 'ledger' AND i.outcome = 'refused'
+      UNION ALL
+      SELECT format('ledger transaction %s stands for message %s, which no payment sent', t.id, t.message_id)
+        FROM remit.ledger_transactions t
+        LEFT JOIN remit.outbox o ON o.id = t.message_id
+        LEFT JOIN remit.outbox_heads h
+               ON h.aggregate_type = CASE t.kind WHEN 'refund' THEN 'refund' ELSE 'payment' END
+              AND h.aggregate_id = CASE t.kind WHEN 'refund' THEN t.refund_id ELSE t.payment_id END::text
+       WHERE o.id IS NULL AND coalesce(h.purged_version, 0) = 0
+          OR o.id IS NOT NULL AND o.aggregate_id <> CASE t.kind WHEN 'refund' THEN t.refund_id ELSE t.payment_id END::text
+      UNION ALL
+      SELECT format('payment %s is %s and ledger transaction %s moved its money', p.id, p.status, t.id)
+        FROM remit.ledger_transactions t
+        JOIN remit.payments p ON p.id = t.payment_id
+       WHERE t.kind = 'payment' AND p.status <> 'settled'
+      UNION ALL
+      SELECT format('payment %s of %s moved %s out of %s and %s into %s', p.id, p.amount, m.debited, p.source, m.credited, p.destination)
+        FROM remit.payments p
+        JOIN (SELECT t.payment_id,
+                     sum(e.amount) FILTER (WHERE e.direction = 'debit' AND e.account_id = s.source) AS debited,
+                     sum(e.amount) FILTER (WHERE e.direction = 'credit' AND e.account_id = s.destination) AS credited
+                FROM remit.ledger_transactions t
+                JOIN remit.payments s ON s.id = t.payment_id
+                JOIN remit.ledger_entries e ON e.transaction_id = t.id
+               WHERE t.kind = 'payment'
+               GROUP BY t.payment_id) m ON m.payment_id = p.id
+       WHERE m.debited IS DISTINCT FROM p.amount OR m.credited IS DISTINCT FROM p.amount`,
+  },
+  {
+    number: 10,
+    name: "a refused request leaves its key and nothing else",
+    usesGrace: false,
+    violations: `
+      SELECT format('key %s of %s is refused and has payment %s', k.key, k.merchant, p.id) AS what
+        FROM remit.idempotency_keys k
+        JOIN remit.payments p ON p.merchant = k.merchant AND p.idempotency_key = k.key
+       WHERE k.outcome ->> 'decision' = 'refused'
+      UNION ALL
+      SELECT format('key %s of %s is accepted and has no payment', k.key, k.merchant)
+        FROM remit.idempotency_keys k
+       WHERE k.operation = 'pay' AND k.outcome ->> 'decision' = 'accepted'
+         AND NOT EXISTS (SELECT FROM remit.payments p
+                          WHERE p.merchant = k.merchant AND p.idempotency_key = k.key
+                            AND p.id::text = k.outcome ->> 'paymentId')
+      UNION ALL
+      SELECT format('payment %s has no key', p.id)
+        FROM remit.payments p
+       WHERE NOT EXISTS (SELECT FROM remit.idempotency_keys k WHERE k.merchant = p.merchant AND k.key = p.idempotency_key)`,
+  },
+];
+
+/** PENDING or DEAD for longer than $1 seconds. */
+export const PENDING_BEYOND_GRACE = `
+  SELECT count(*)
+    FROM remit.outbox
+   WHERE status IN ('PENDING', 'DEAD')
+     AND created_at < clock_timestamp() - $1 * interval '1 second'`;

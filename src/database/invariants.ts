@@ -1,0 +1,82 @@
+import type { PoolClient } from "pg";
+import type { Database } from "./database.ts";
+import { databaseError } from "./database-error.ts";
+import { INVARIANTS, PENDING_BEYOND_GRACE } from "./invariant-queries.ts";
+import type { Invariant } from "./invariant-queries.ts";
+
+export interface InvariantResult {
+  readonly number: number;
+  readonly name: string;
+  readonly ok: boolean;
+  readonly violations: number;
+  /** The first few broken rows, each in words that name it. */
+  readonly examples: readonly string[];
+}
+
+export interface VerifyReport {
+  readonly ok: boolean;
+  /** Events that wait longer than the grace time: lag, not a break. */
+  readonly pendingBeyondGrace: number;
+  readonly invariants: readonly InvariantResult[];
+}
+
+const EXAMPLES_MAX = 5;
+
+/**
+ * Checks all invariants in one snapshot (REPEATABLE READ, READ ONLY); it locks nothing and changes nothing.
+ *
+ * @throws DomainError `database_unreachable`
+ */
+export async function verify(
+  database: Database,
+  { graceSeconds }: { graceSeconds: number },
+): Promise<VerifyReport> {
+  try {
+    const client = await database.pool.connect();
+    try {
+      return await verifyOn(client, graceSeconds);
+    } finally {
+      // Its settings must not stay with a pooled session.
+      client.release(true);
+    }
+  } catch (error) {
+    throw databaseError(error);
+  }
+}
+
+async function verifyOn(client: PoolClient, graceSeconds: number): Promise<VerifyReport> {
+  client.on("error", () => undefined);
+  await client.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+  await client.query("SET LOCAL statement_timeout = 0");
+  const invariants: InvariantResult[] = [];
+  for (const invariant of INVARIANTS) invariants.push(await check(client, invariant, graceSeconds));
+  const pending = await client.query<{ count: string }>(PENDING_BEYOND_GRACE, [graceSeconds]);
+  await client.query("COMMIT");
+  return {
+    ok: invariants.every(({ ok }) => ok),
+    pendingBeyondGrace: Number(pending.rows[0]?.count ?? 0),
+    invariants,
+  };
+}
+
+/** Each query returns one row a violation, with a text that names the row and what is wrong with it. */
+async function check(
+  client: PoolClient,
+  { number, name, violations, usesGrace }: Invariant,
+  graceSeconds: number,
+): Promise<InvariantResult> {
+  const result = await client.query<{ count: string; examples: string[] | null }>(
+    `WITH violation AS MATERIALIZED (${violations})
+     SELECT (SELECT count(*) FROM violation) AS count,
+            (SELECT array_agg(what) FROM (SELECT what FROM violation LIMIT ${EXAMPLES_MAX}) few) AS examples`,
+    usesGrace ? [graceSeconds] : [],
+  );
+  const count = Number(result.rows[0]?.count ?? 0);
+  return {
+    number,
+    name,
+    ok: count === 0,
+    violations: count,
+    examples: result.rows[0]?.examples ?? [],
+  };
+}

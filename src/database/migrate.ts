@@ -1,0 +1,96 @@
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { drizzle } from "drizzle-orm/node-postgres";
+import { readMigrationFiles } from "drizzle-orm/migrator";
+import { migrate as drizzleMigrate } from "drizzle-orm/node-postgres/migrator";
+import { Client } from "pg";
+import { DomainError } from "../domain/errors.ts";
+import { databaseError } from "./database-error.ts";
+import { createGroupRoles } from "./roles.ts";
+
+const MIGRATIONS_FOLDER = fileURLToPath(new URL("../../migrations", import.meta.url));
+/** Any fixed number: it names the lock that lets one migrator at a time through. */
+const MIGRATION_LOCK = 7_306_871;
+
+export interface MigrationInput {
+  /** A login that may create roles and schemas. */
+  readonly adminDatabaseUrl: string;
+}
+
+export interface MigrationStatus {
+  readonly applied: readonly string[];
+  readonly pending: readonly string[];
+}
+
+/**
+ * Brings the schema to this version, under an advisory lock and in one transaction. A second call applies nothing.
+ *
+ * @throws DomainError `usage` where a migration that has run was edited, `database_unreachable`
+ */
+export async function migrate(input: MigrationInput): Promise<{ applied: readonly string[] }> {
+  return await withClient(input, async (client) => {
+    await client.query("SELECT pg_advisory_lock($1)", [MIGRATION_LOCK]);
+    await createGroupRoles(client);
+    await client.query("CREATE SCHEMA IF NOT EXISTS remit AUTHORIZATION remit_owner");
+    await client.query(
+      `DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO remit_owner', current_database()); END $$`,
+    );
+    const { pending } = await statusOf(client);
+    await client.query("SET ROLE remit_owner");
+    await drizzleMigrate(drizzle(client), {
+      migrationsFolder: MIGRATIONS_FOLDER,
+      migrationsSchema: "remit",
+      migrationsTable: "migrations",
+    });
+    return { applied: pending };
+  });
+}
+
+/** What has run and what has not; changes nothing. */
+export async function migrationStatus(input: MigrationInput): Promise<MigrationStatus> {
+  return await withClient(input, statusOf);
+}
+
+async function statusOf(client: Client): Promise<MigrationStatus> {
+  const files = readMigrationFiles({ migrationsFolder: MIGRATIONS_FOLDER });
+  const names = migrationNames();
+  const exists = await client.query<{ found: boolean }>(
+    "SELECT to_regclass('remit.migrations') IS NOT NULL AS found",
+  );
+  const rows =
+    exists.rows[0]?.found === true
+      ? (await client.query<{ hash: string }>("SELECT hash FROM remit.migrations ORDER BY id")).rows
+      : [];
+  for (const [index, { hash }] of rows.entries()) {
+    if (index < files.length && files[index]?.hash !== hash) {
+      throw new DomainError(
+        "usage",
+        `migration ${names[index]} was edited after it had run: restore the file and write a new migration`,
+      );
+    }
+  }
+  return { applied: names.slice(0, rows.length), pending: names.slice(rows.length) };
+}
+
+function migrationNames(): string[] {
+  const journal: unknown = JSON.parse(
+    readFileSync(`${MIGRATIONS_FOLDER}/meta/_journal.json`, "utf8"),
+  );
+  return (journal as { entries: { tag: string }[] }).entries.map(({ tag }) => tag);
+}
+
+async function withClient<Result>(
+  { adminDatabaseUrl }: MigrationInput,
+  work: (client: Client) => Promise<Result>,
+): Promise<Result> {
+  const client = new Client({ connectionString: adminDatabaseUrl, connectionTimeoutMillis: 5_000 });
+  client.on("error", () => undefined);
+  try {
+    await client.connect();
+    return await work(client);
+  } catch (error) {
+    throw databaseError(error);
+  } finally {
+    await client.end().catch(() => undefined);
+  }
+}

@@ -1,0 +1,262 @@
+import type { AccountState, PaymentState } from "../domain/decisions.ts";
+import type { ErrorCode } from "../domain/errors.ts";
+import type { OutboxEvent } from "../domain/events.ts";
+import type { CaptureMode, PaymentParameters, PaymentStatus } from "../domain/payment.ts";
+import type { Tx } from "./database.ts";
+
+/** Statements of the accepting transaction, each one round trip. Order of locks: key, then the source account. */
+
+export interface KeyClaim {
+  readonly merchant: string;
+  readonly key: string;
+  readonly operation: "pay";
+  readonly fingerprint: string;
+  readonly requestId: string;
+  /** The answer if nothing speaks against it; `refuseKey` changes it in the same transaction. */
+  readonly paymentId: string;
+  /** ISO 8601; a key that nobody waits for any more isn't claimed. */
+  readonly notAfter: string;
+}
+
+export interface ClaimedKey {
+  readonly isNew: boolean;
+  readonly now: Date;
+  readonly source: AccountState | null;
+  readonly destination: AccountState | null;
+}
+
+interface AccountRow {
+  accountId: string;
+  kind: string;
+  currency: string;
+  status: string;
+  posted: string;
+  held: string;
+  overdraft: string;
+}
+
+/**
+ * Claims the key and, if it is new, locks the source and reads the destination. A competitor's uncommitted claim is
+ * waited for, so that `isNew: false` always finds the winner's row in the next statement.
+ */
+export async function claimKey(
+  tx: Tx,
+  claim: KeyClaim,
+  accounts: { source: string; destination: string },
+): Promise<ClaimedKey> {
+  const [row] = await tx.run<{
+    is_new: boolean;
+    now: Date;
+    source: AccountRow | null;
+    destination: AccountRow | null;
+  }>(
+    {
+      name: "claim_key",
+      text: `
+      WITH claimed AS MATERIALIZED (
+        INSERT INTO remit.idempotency_keys (merchant, key, operation, fingerprint, request_id, outcome)
+        SELECT $1, $2, $3, $4, $5, jsonb_build_object('decision', 'accepted', 'paymentId', $6::text)
+         WHERE clock_timestamp() < $7::timestamptz
+            ON CONFLICT (merchant, key) DO NOTHING
+        RETURNING key
+      ), source AS MATERIALIZED (
+        SELECT ${ACCOUNT_JSON} AS account
+          FROM claimed
+          JOIN remit.accounts a ON a.id = $8
+           FOR NO KEY UPDATE OF a
+      )
+      SELECT EXISTS (SELECT FROM claimed) AS is_new,
+             clock_timestamp() AS now,
+             (SELECT account FROM source) AS source,
+             (SELECT ${ACCOUNT_JSON} FROM remit.accounts a WHERE a.id = $9) AS destination`,
+    },
+    [
+      claim.merchant,
+      claim.key,
+      claim.operation,
+      claim.fingerprint,
+      claim.requestId,
+      claim.paymentId,
+      claim.notAfter,
+      accounts.source,
+      accounts.destination,
+    ],
+  );
+  if (row === undefined) throw new Error("claim_key returned no row");
+  return {
+    isNew: row.is_new,
+    now: row.now,
+    source: row.source === null ? null : toAccountState(row.source),
+    destination: row.destination === null ? null : toAccountState(row.destination),
+  };
+}
+
+/** Digits as text: JSON numbers would lose those beyond 2^53. */
+export const ACCOUNT_JSON = `jsonb_build_object(
+          'accountId', a.id, 'kind', a.kind, 'currency', a.currency, 'status', a.status,
+          'posted', a.posted::text, 'held', a.held::text, 'overdraft', a.overdraft::text)`;
+
+export function toAccountState(row: AccountRow): AccountState {
+  return {
+    ...row,
+    posted: BigInt(row.posted),
+    held: BigInt(row.held),
+    overdraft: BigInt(row.overdraft),
+  };
+}
+
+/** Creates `world:<CUR>` on first use; a second call, or another session's, changes nothing. */
+export async function createWorldAccount(
+  tx: Tx,
+  { accountId, currency }: { accountId: string; currency: string },
+): Promise<void> {
+  await tx.run(
+    {
+      name: "create_world_account",
+      text: `INSERT INTO remit.accounts (id, kind, currency)
+             VALUES ($1, 'world', $2)
+                 ON CONFLICT (id) DO NOTHING`,
+    },
+    [accountId, currency],
+  );
+}
+
+/** Locks one account after the claim; for the world account that the claim did not find. */
+export async function lockAccount(tx: Tx, accountId: string): Promise<AccountState | null> {
+  const [row] = await tx.run<{ account: AccountRow }>(
+    {
+      name: "lock_account",
+      text: `SELECT ${ACCOUNT_JSON} AS account
+               FROM remit.accounts a
+              WHERE a.id = $1
+                FOR NO KEY UPDATE`,
+    },
+    [accountId],
+  );
+  return row === undefined ? null : toAccountState(row.account);
+}
+
+/** Turns this transaction's prepared acceptance into a refusal, with what tells a contradiction later. */
+export async function refuseKey(
+  tx: Tx,
+  { merchant, key }: { merchant: string; key: string },
+  refusal: { code: ErrorCode; message: string; parameters: PaymentParameters },
+): Promise<void> {
+  await tx.run(
+    {
+      name: "refuse_key",
+      text: `UPDATE remit.idempotency_keys
+                SET outcome = $3::jsonb || '{"decision": "refused"}'
+              WHERE merchant = $1
+                AND key = $2`,
+    },
+    [merchant, key, JSON.stringify(refusal)],
+  );
+}
+
+/** Writes payment, hold and event in one statement; the deferred triggers check at COMMIT that they agree. */
+export async function insertPayment(
+  tx: Tx,
+  payment: PaymentParameters & { paymentId: string; holdId: string; status: PaymentStatus },
+  event: OutboxEvent,
+): Promise<void> {
+  await tx.run(
+    {
+      name: "insert_payment",
+      text: `
+      WITH payment AS (
+        INSERT INTO remit.payments (id, merchant, idempotency_key, source, destination, amount, currency, capture, status, description, version)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+      ), event AS (
+        INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, aggregate_version, type, payload, headers)
+        VALUES ($12, $13, $14, $11, $15, $16, $17)
+      )
+      INSERT INTO remit.holds (id, account_id, payment_id, amount)
+      VALUES ($18, $4, $1, $6)`,
+    },
+    [
+      payment.paymentId,
+      payment.merchant,
+      payment.idempotencyKey,
+      payment.source,
+      payment.destination,
+      payment.amountMinor,
+      payment.currency,
+      payment.capture,
+      payment.status,
+      payment.description,
+      event.aggregateVersion,
+      event.messageId,
+      event.aggregateType,
+      event.aggregateId,
+      event.type,
+      event.payload,
+      event.headers,
+      payment.holdId,
+    ],
+  );
+}
+
+/** The decision that stands about a key, with the payment as it is now. */
+export interface StandingDecision {
+  readonly fingerprint: string;
+  readonly requestId: string;
+  readonly refusal: { code: ErrorCode; message: string; parameters: PaymentParameters } | null;
+  readonly payment: (PaymentState & { description: string | null; createdAt: Date }) | null;
+}
+
+/** Null where the key was never claimed. A statement of its own: its snapshot must see the winner's commit. */
+export async function readDecision(
+  tx: Tx,
+  { merchant, key }: { merchant: string; key: string },
+): Promise<StandingDecision | null> {
+  const [row] = await tx.run<{
+    fingerprint: string;
+    request_id: string;
+    outcome: { decision: string; code: ErrorCode; message: string; parameters: PaymentParameters };
+    id: string | null;
+    source: string;
+    destination: string;
+    amount: string;
+    currency: string;
+    capture: CaptureMode;
+    status: PaymentStatus;
+    description: string | null;
+    version: string;
+    created_at: Date;
+  }>(
+    {
+      name: "read_decision",
+      text: `SELECT k.fingerprint, k.request_id, k.outcome,
+                    p.id, p.source, p.destination, p.amount, p.currency, p.capture, p.status, p.description, p.version, p.created_at
+               FROM remit.idempotency_keys k
+               LEFT JOIN remit.payments p ON p.merchant = k.merchant AND p.idempotency_key = k.key
+              WHERE k.merchant = $1
+                AND k.key = $2`,
+    },
+    [merchant, key],
+  );
+  if (row === undefined) return null;
+  return {
+    fingerprint: row.fingerprint,
+    requestId: row.request_id,
+    refusal: row.outcome.decision === "refused" ? row.outcome : null,
+    payment:
+      row.id === null
+        ? null
+        : {
+            paymentId: row.id,
+            merchant,
+            idempotencyKey: key,
+            source: row.source,
+            destination: row.destination,
+            amount: BigInt(row.amount),
+            currency: row.currency,
+            capture: row.capture,
+            status: row.status,
+            description: row.description,
+            version: Number(row.version),
+            createdAt: row.created_at,
+          },
+  };
+}

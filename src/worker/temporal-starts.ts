@@ -1,0 +1,120 @@
+import { WorkflowExecutionAlreadyStartedError, WorkflowNotFoundError } from "@temporalio/client";
+import type { Client } from "@temporalio/client";
+import { defineSearchAttributeKey } from "@temporalio/common";
+import type { OpenPayment } from "../database/supervision-queries.ts";
+import { workflowIds } from "../domain/ids.ts";
+import type { IncomingMessage } from "../messaging/envelope.ts";
+import { TASK_QUEUES, WORKFLOW_TYPES } from "../workflows/messages.ts";
+import type { LedgerDecision, PaymentInput } from "../workflows/messages.ts";
+
+/** What the worker asks of Temporal: starts that a second call can't double, and hints. */
+export interface TemporalStarts {
+  startLedgerEntry(message: IncomingMessage): Promise<void>;
+  signalPayment(workflowId: string, decision: LedgerDecision): Promise<void>;
+  startRelay(range: { fromShard: number; toShard: number }): Promise<void>;
+  /** Whether it had to be started: false where it runs. */
+  startPayment(payment: OpenPayment): Promise<boolean>;
+}
+
+/** A call that takes longer is an outage; there is no deadline by default. */
+const CALL_MS_MAX = 5_000;
+/** Shorter than the default 10 s, so that a worker's kill -9 costs a payment half of that. */
+const WORKFLOW_TASK_TIMEOUT = "5 seconds";
+/** For a start that nobody waits for: the key is there already, so the time isn't looked at. */
+const ADOPTION_MS = 60_000;
+
+const MESSAGE_ID = defineSearchAttributeKey("RemitMessageId", "KEYWORD");
+const PAYMENT_ID = defineSearchAttributeKey("RemitPaymentId", "KEYWORD");
+const MERCHANT = defineSearchAttributeKey("RemitMerchant", "KEYWORD");
+const CURRENCY = defineSearchAttributeKey("RemitCurrency", "KEYWORD");
+
+export function createTemporalStarts(client: Client): TemporalStarts {
+  const bounded = async <Result>(call: () => Promise<Result>): Promise<Result> =>
+    await client.connection.withDeadline(Date.now() + CALL_MS_MAX, call);
+  return {
+    startLedgerEntry: async (message) => {
+      await bounded(async () => await startLedgerEntry(client, message));
+    },
+    signalPayment: async (workflowId, decision) => {
+      try {
+        await bounded(
+          async () =>
+            await client.workflow
+              .getHandle(workflowId)
+              .signal<[LedgerDecision]>("ledgerDecision", decision),
+        );
+      } catch (error) {
+        // The run has ended, or was terminated: the books are right without it.
+        if (!(error instanceof WorkflowNotFoundError)) throw error;
+      }
+    },
+    startRelay: async (range) => {
+      await bounded(
+        async () =>
+          await client.workflow.start(WORKFLOW_TYPES.outboxRelay, {
+            workflowId: workflowIds.outboxRelay(range),
+            taskQueue: TASK_QUEUES.relay,
+            args: [range],
+            workflowIdConflictPolicy: "USE_EXISTING",
+            workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
+            staticSummary: `publishes the outbox, shards ${range.fromShard} to ${range.toShard}`,
+          }),
+      );
+    },
+    startPayment: async (payment) => await bounded(async () => await adoptPayment(client, payment)),
+  };
+}
+
+async function startLedgerEntry(
+  client: Client,
+  { messageId, type, payload }: IncomingMessage,
+): Promise<void> {
+  const { subject } = JSON.parse(payload) as { subject?: unknown };
+  const paymentId = typeof subject === "string" ? subject.slice(0, 64) : "unknown";
+  try {
+    await client.workflow.start(WORKFLOW_TYPES.ledgerEntry, {
+      workflowId: workflowIds.ledgerEntry(messageId),
+      taskQueue: TASK_QUEUES.ledger,
+      args: [{ messageId, type, payload }],
+      workflowIdConflictPolicy: "USE_EXISTING",
+      workflowIdReusePolicy: "ALLOW_DUPLICATE_FAILED_ONLY",
+      workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
+      staticSummary: `${type} of ${paymentId}`,
+      typedSearchAttributes: [
+        { key: MESSAGE_ID, value: messageId },
+        { key: PAYMENT_ID, value: paymentId },
+      ],
+    });
+  } catch (error) {
+    // Completed before: this delivery is a duplicate, and absorbed.
+    if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
+  }
+}
+
+async function adoptPayment(client: Client, payment: OpenPayment): Promise<boolean> {
+  const { merchant, idempotencyKey, currency, paymentId } = payment;
+  const input: PaymentInput = {
+    ...payment,
+    notAfter: new Date(Date.now() + ADOPTION_MS).toISOString(),
+  };
+  try {
+    await client.workflow.start(WORKFLOW_TYPES.payment, {
+      workflowId: workflowIds.payment({ merchant, key: idempotencyKey }),
+      taskQueue: TASK_QUEUES.payments,
+      args: [input],
+      workflowIdConflictPolicy: "FAIL",
+      workflowIdReusePolicy: "ALLOW_DUPLICATE",
+      workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
+      staticSummary: `${payment.amountMinor} ${currency} minor units, ${payment.source} → ${payment.destination} (taken up again)`,
+      typedSearchAttributes: [
+        { key: PAYMENT_ID, value: paymentId },
+        { key: MERCHANT, value: merchant },
+        { key: CURRENCY, value: currency },
+      ],
+    });
+    return true;
+  } catch (error) {
+    if (error instanceof WorkflowExecutionAlreadyStartedError) return false;
+    throw error;
+  }
+}

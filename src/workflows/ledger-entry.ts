@@ -1,0 +1,25 @@
+import { setCurrentDetails } from "@temporalio/workflow";
+import type { LedgerEntryEnd, LedgerEntryInput } from "./messages.ts";
+import { databaseStep } from "./database-step.ts";
+
+const applyLedgerEntries = databaseStep<LedgerEntryInput, LedgerEntryEnd>(
+  "applyLedgerEntries",
+  "inbox row + entries + settled payment + outbox row, in one commit",
+);
+
+/**
+ * Books one message; its id is `ledger:<messageId>`, so a message delivered again meets a run that refuses to start.
+ * Run twice it answers with the first decision: the inbox row stands in the transaction that booked.
+ */
+export async function ledgerEntry(input: LedgerEntryInput): Promise<LedgerEntryEnd> {
+  const decision = await applyLedgerEntries(input);
+  setCurrentDetails(sentence(decision));
+  return decision;
+}
+
+function sentence({ outcome, paymentId, transactionId, error, repeated }: LedgerEntryEnd): string {
+  const again = repeated ? " It had been decided before; nothing was written again." : "";
+  return outcome === "booked"
+    ? `**Booked** payment \`${paymentId}\` as ledger transaction \`${transactionId}\`.${again}`
+    : `**Refused** (\`${error}\`), payment \`${paymentId ?? "unknown"}\`. No money moved.${again}`;
+}

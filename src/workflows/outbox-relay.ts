@@ -1,0 +1,112 @@
+import {
+  CancellationScope,
+  allHandlersFinished,
+  condition,
+  continueAsNew,
+  isCancellation,
+  proxyActivities,
+  setCurrentDetails,
+  setHandler,
+  sleep,
+  workflowInfo,
+} from "@temporalio/workflow";
+import type { PublishOutboxInput, PublishOutboxSummary } from "../activities/publish-outbox.ts";
+import { PUBLISH_WINDOW } from "./activity-options.ts";
+import {
+  relayDrainUpdate,
+  relayPauseUpdate,
+  relayResumeUpdate,
+  relaySetRateUpdate,
+  relayStatusQuery,
+} from "./messages.ts";
+import type { OutboxRelayInput, RelayState } from "./messages.ts";
+
+const { publishOutbox } = proxyActivities<{
+  publishOutbox(input: PublishOutboxInput): Promise<PublishOutboxSummary>;
+}>(PUBLISH_WINDOW);
+
+/** One activity a minute while idle: the Web UI reads as a log of progress, and the history stays small. */
+const WINDOW_MS = 60_000;
+/** A paused run wakes up this often to look whether it should continue as new. */
+const PAUSE_LOOK = "1 minute";
+
+/**
+ * Publishes the outbox of one shard range, for ever. Its workflow id elects the leader; the leases of the rows decide
+ * where a frozen one wakes up late, so two at once publish twice at worst and never mark wrongly.
+ */
+export async function outboxRelay(input: OutboxRelayInput): Promise<void> {
+  let state: RelayState = input.state ?? {
+    mode: "running",
+    reason: null,
+    since: new Date().toISOString(),
+    eventsPerSecondMax: null,
+    published: 0,
+    lostLeases: 0,
+  };
+  let window: CancellationScope | undefined;
+  const change = (to: Partial<RelayState>): RelayState => {
+    state = { ...state, ...to };
+    window?.cancel();
+    return state;
+  };
+  const enter = (mode: RelayState["mode"], reason: string | null): RelayState =>
+    change({ mode, reason, since: new Date().toISOString() });
+
+  setHandler(relayStatusQuery, () => state, { description: "How this relay stands" });
+  setHandler(relayPauseUpdate, ({ reason }) => enter("paused", reason), {
+    description: "Publish nothing more until resumed",
+  });
+  setHandler(relayResumeUpdate, () => enter("running", null), { description: "Publish again" });
+  setHandler(relayDrainUpdate, () => enter("draining", "drained on request"), {
+    description: "Finish the batch in hand and end this relay",
+  });
+  setHandler(relaySetRateUpdate, ({ eventsPerSecondMax }) => change({ eventsPerSecondMax }), {
+    description: "Publish at most so many events a second",
+  });
+
+  const startedAt = Date.now();
+  while (state.mode !== "draining" && !workflowInfo().continueAsNewSuggested) {
+    setCurrentDetails(describe(state));
+    if (state.mode === "paused") {
+      await condition(() => state.mode !== "paused", PAUSE_LOOK);
+      continue;
+    }
+    window = new CancellationScope();
+    const summary = await runWindow(window, input, state.eventsPerSecondMax);
+    window = undefined;
+    if (summary !== null) {
+      state = {
+        ...state,
+        published: state.published + summary.published,
+        lostLeases: state.lostLeases + summary.lostLeases,
+      };
+    }
+  }
+  await condition(allHandlersFinished);
+  if (state.mode === "draining") return;
+  // Temporal Cloud allows one new run a second and id.
+  if (Date.now() - startedAt < 1_000) await sleep(1_000);
+  await continueAsNew<typeof outboxRelay>({ ...input, state });
+}
+
+/** Null where an update cut the window short before the activity had started. A cancel of the workflow passes. */
+async function runWindow(
+  window: CancellationScope,
+  { fromShard, toShard }: OutboxRelayInput,
+  eventsPerSecondMax: number | null,
+): Promise<PublishOutboxSummary | null> {
+  try {
+    return await window.run(
+      async () =>
+        await publishOutbox({ fromShard, toShard, windowMs: WINDOW_MS, eventsPerSecondMax }),
+    );
+  } catch (error) {
+    if (!isCancellation(error) || CancellationScope.current().consideredCancelled) throw error;
+    return null;
+  }
+}
+
+function describe({ mode, reason, since, published, lostLeases }: RelayState): string {
+  const why = reason === null ? "" : `, because: ${reason}`;
+  return `**${mode}** since ${since}${why}. ${published} events published, ${lostLeases} leases lost.`;
+}

@@ -1,0 +1,156 @@
+import {
+  ApplicationFailure,
+  CancellationScope,
+  allHandlersFinished,
+  condition,
+  isCancellation,
+  setCurrentDetails,
+  setHandler,
+  upsertSearchAttributes,
+  workflowInfo,
+} from "@temporalio/workflow";
+import { defineSearchAttributeKey } from "@temporalio/common";
+import type { PaymentStanding } from "../activities/cancel-payment.ts";
+import type { RecordPaymentResult } from "../activities/record-payment.ts";
+import { isTerminal } from "../domain/payment.ts";
+import { databaseStep } from "./database-step.ts";
+import { acceptUpdate, ledgerDecisionSignal } from "./messages.ts";
+import type {
+  LedgerDecision,
+  PaymentEnd,
+  PaymentInput,
+  PaymentReceipt,
+  RefusalDetails,
+} from "./messages.ts";
+
+const recordPayment = databaseStep<PaymentInput, RecordPaymentResult>(
+  "recordPayment",
+  "key + payment + hold + outbox row, in one commit",
+);
+const cancelPayment = databaseStep<{ paymentId: string }, PaymentStanding | null>(
+  "cancelPayment",
+  "release the hold and end the payment, unless it is booked",
+);
+const readPayment = databaseStep<{ paymentId: string }, PaymentStanding | null>(
+  "readPayment",
+  "how the payment stands in PostgreSQL",
+);
+
+const PAYMENT_ID = defineSearchAttributeKey("RemitPaymentId", "KEYWORD");
+const STATUS = defineSearchAttributeKey("RemitStatus", "KEYWORD");
+
+/**
+ * One payment, from its request to its end. The main function records; the Update only compares and waits, since an
+ * update that no worker has accepted lives in the server's memory alone.
+ *
+ * Run twice (killed, reset, started again by the supervisor) it finds its payment in PostgreSQL and goes on from the
+ * payment's status: terminal → it ends, pending → it waits for the ledger.
+ */
+export async function payment(input: PaymentInput): Promise<PaymentEnd> {
+  let receipt: PaymentReceipt | undefined;
+  let refusal: RefusalDetails | undefined;
+  let decision: LedgerDecision | undefined;
+
+  setHandler(ledgerDecisionSignal, (news) => void (decision = news), {
+    description:
+      "The ledger has booked or refused this payment; a hint, PostgreSQL holds the decision",
+  });
+  setHandler(
+    acceptUpdate,
+    async ({ fingerprint }) => {
+      if (fingerprint !== input.fingerprint) throw refused(contradictionOf(input));
+      await condition(() => receipt !== undefined || refusal !== undefined);
+      if (receipt === undefined) throw refused(refusal);
+      return receipt;
+    },
+    { description: "Answers with the receipt of the first request that used this key" },
+  );
+
+  const result = await recordPayment(input);
+  // Its update stays unanswered: a stored answer would meet every later repeat of this key, a closed run does not.
+  if (result.outcome === "expired") {
+    setCurrentDetails("Nobody waited for this request any more, so nothing was recorded.");
+    return { paymentId: null, status: "refused", failureCode: "outcome_unknown" };
+  }
+  if (!("receipt" in result)) {
+    refusal = result;
+    setCurrentDetails(`**Refused**: ${result.message} (\`${result.code}\`). No money moved.`);
+    upsertSearchAttributes([{ key: STATUS, value: "refused" }]);
+    await condition(allHandlersFinished);
+    return { paymentId: null, status: "refused", failureCode: result.code };
+  }
+
+  receipt = result.receipt;
+  if (receipt.paymentId !== input.paymentId) {
+    upsertSearchAttributes([{ key: PAYMENT_ID, value: receipt.paymentId }]);
+  }
+  const standing = await untilDecided(receipt, () => decision);
+  await CancellationScope.nonCancellable(async () => await condition(allHandlersFinished));
+  return end(receipt.paymentId, standing);
+}
+
+/** Waits for the ledger's word; a cancel from outside becomes a cancelled payment, unless the books came first. */
+async function untilDecided(
+  receipt: PaymentReceipt,
+  decision: () => LedgerDecision | undefined,
+): Promise<PaymentStanding> {
+  const { paymentId } = receipt;
+  setCurrentDetails(
+    `Recorded as \`${paymentId}\`: the amount is held, its event is on the way to the ledger.`,
+  );
+  try {
+    if (isTerminal(receipt.status)) return await standingOf(paymentId);
+    await condition(() => decision() !== undefined);
+    return decision() ?? (await standingOf(paymentId));
+  } catch (error) {
+    if (!isCancellation(error)) throw error;
+    return await CancellationScope.nonCancellable(async () => {
+      const standing = await cancelPayment({ paymentId });
+      if (standing === null) throw error;
+      return standing;
+    });
+  }
+}
+
+async function standingOf(paymentId: string): Promise<PaymentStanding> {
+  const standing = await readPayment({ paymentId });
+  if (standing !== null) return standing;
+  throw ApplicationFailure.nonRetryable(`payment ${paymentId} is gone`, "payment_not_found");
+}
+
+function end(paymentId: string, { status, failureCode }: PaymentStanding): PaymentEnd {
+  setCurrentDetails(
+    failureCode === null
+      ? `**${status}**: payment \`${paymentId}\`.`
+      : `**${status}**: payment \`${paymentId}\` (\`${failureCode}\`). The hold was released.`,
+  );
+  if (status !== "settled") upsertSearchAttributes([{ key: STATUS, value: status }]);
+  return { paymentId, status, failureCode };
+}
+
+function contradictionOf({ fingerprint: _, ...input }: PaymentInput): RefusalDetails {
+  return {
+    code: "idempotency_key_reused",
+    message: `key ${input.idempotencyKey} of merchant ${input.merchant} was used with other parameters`,
+    requestId: input.requestId,
+    recorded: {
+      merchant: input.merchant,
+      idempotencyKey: input.idempotencyKey,
+      source: input.source,
+      destination: input.destination,
+      amountMinor: input.amountMinor,
+      currency: input.currency,
+      capture: input.capture,
+      description: input.description,
+    },
+  };
+}
+
+function refused(details: RefusalDetails | undefined): ApplicationFailure {
+  return ApplicationFailure.create({
+    type: details?.code ?? "internal",
+    message: details?.message ?? `workflow ${workflowInfo().workflowId} has no answer`,
+    nonRetryable: true,
+    details: [details],
+  });
+}

@@ -1,0 +1,5 @@
+/** What a worker registers: the bundle's entry. */
+export { ledgerEntry } from "./ledger-entry.ts";
+export { outboxRelay } from "./outbox-relay.ts";
+export { payment } from "./payment.ts";
+export { supervisor } from "./supervisor.ts";
