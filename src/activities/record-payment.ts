@@ -99,7 +99,7 @@ async function decide(
     time: claimed.now,
     data: { paymentId: input.paymentId, ...rest, amountMinor, capture },
   });
-  await insertPayment(
+  const createdAt = await insertPayment(
     tx,
     { ...parameters, description, paymentId: input.paymentId, holdId: uuidv7(), status: "pending" },
     event,
@@ -110,7 +110,7 @@ async function decide(
       paymentId: input.paymentId,
       requestId: input.requestId,
       status: "pending",
-      createdAt: claimed.now.toISOString(),
+      createdAt: createdAt.toISOString(),
     },
   };
 }

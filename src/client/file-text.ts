@@ -37,7 +37,7 @@ export async function* readText({ handle, end, path }: FilePart): AsyncGenerator
     }
     yield decoder.decode();
   } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
+    if ((error as NodeJS.ErrnoException).code !== "ERR_ENCODING_INVALID_ENCODED_DATA") throw error;
     throw new DomainError("file_invalid", `${path}: expected UTF-8 text, found other bytes`, {
       cause: error,
     });

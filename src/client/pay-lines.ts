@@ -8,8 +8,8 @@ import type { PaymentRequest } from "./parameters.ts";
 import type { PaymentAnswer, PaymentClient } from "./payment-client.ts";
 import type { FileLine } from "./file-text.ts";
 import { toDomainErrorOrInternal } from "./problem.ts";
-import { createSlots, createTurns } from "./turns.ts";
-import type { Turn } from "./turns.ts";
+import { createArrivals, createSlots, createTurns } from "./turns.ts";
+import type { Arrivals, Slots, Turn, Turns } from "./turns.ts";
 
 /** What became of one line: an end, or the error that it got instead. */
 export type LineResult =
@@ -31,10 +31,12 @@ export interface PayLinesInput {
 
 /**
  * Pays lines: those that share a (merchant, key) or an account are recorded in the order of the lines, the rest in
- * parallel. Waiting for an end holds nobody up: the hold that decides about funds is taken when a line is recorded.
+ * parallel. The hold that decides about funds is taken when a line is recorded, so nobody waits for an earlier line's
+ * end, except who spends from an account that an earlier line pays into: that money is there only when it is booked.
  */
 export async function payLines(input: PayLinesInput): Promise<void> {
   const turns = createTurns();
+  const arrivals = createArrivals();
   const slots = createSlots(input.concurrency);
   // Lines that wait for their turn; beyond this nothing more is read, which bounds the memory.
   const lookAhead = createSlots(input.concurrency * LOOK_AHEAD_PER_SLOT);
@@ -43,7 +45,7 @@ export async function payLines(input: PayLinesInput): Promise<void> {
   for await (const line of input.lines) {
     await lookAhead.acquire();
     if (failures.length > 0) break;
-    const work = payLine(line, { input, slots, turns })
+    const work = payLine(line, { input, slots, turns, arrivals })
       .catch((error: unknown) => {
         failures.push(error);
       })
@@ -64,23 +66,32 @@ const WAIT_MS = 120_000;
 
 interface Lanes {
   readonly input: PayLinesInput;
-  readonly slots: ReturnType<typeof createSlots>;
-  readonly turns: ReturnType<typeof createTurns>;
+  readonly slots: Slots;
+  readonly turns: Turns;
+  readonly arrivals: Arrivals;
 }
 
-async function payLine(line: FileLine, { input, slots, turns }: Lanes): Promise<void> {
-  let turn: Turn;
+async function payLine(line: FileLine, lanes: Lanes): Promise<void> {
+  const { input, slots, turns, arrivals } = lanes;
+  let parameters: PaymentParameters;
   try {
-    turn = turns.enter(namesOf(parsePaymentRequest(line.request, `line ${line.line}`)));
+    parameters = parsePaymentRequest(line.request, `line ${line.line}`);
   } catch (error) {
     await input.onResult({ line, answer: null, error: toDomainErrorOrInternal(error) });
     return;
   }
-  await turn.ready;
+  // Up to here nothing waits for anything: lines enter in the order of the file.
+  const turn = turns.enter(namesOf(parameters));
+  const funds = arrivals.settled(parameters.source);
+  const arrived = arrivals.announce(parameters.destination);
+  await Promise.all([turn.ready, funds]);
   await slots.acquire();
   try {
-    await input.onResult(await acceptAndWait(line, { input, turn }));
+    const result = await acceptAndWait(line, { input, turn });
+    arrived();
+    await input.onResult(result);
   } finally {
+    arrived();
     turn.done();
     slots.release();
   }

@@ -7,7 +7,11 @@ export interface Turn {
 }
 
 /** Lets work that shares a name go in the order in which it entered, and all else in parallel. */
-export function createTurns(): { enter: (names: readonly string[]) => Turn } {
+export interface Turns {
+  readonly enter: (names: readonly string[]) => Turn;
+}
+
+export function createTurns(): Turns {
   const lastByName = new Map<string, Promise<void>>();
   return {
     enter(names) {
@@ -25,6 +29,33 @@ export function createTurns(): { enter: (names: readonly string[]) => Turn } {
         },
       };
     },
+  };
+}
+
+/** Money on its way to accounts: what is still to come, and a wait for all that has been announced so far. */
+export interface Arrivals {
+  /** Announces money to an account; call the result once it is there or will not come. */
+  readonly announce: (account: string) => () => void;
+  /** Resolves once all that was announced to the account before this call is decided. */
+  readonly settled: (account: string) => Promise<unknown>;
+}
+
+export function createArrivals(): Arrivals {
+  const pendingByAccount = new Map<string, Set<Promise<void>>>();
+  return {
+    announce(account) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const pending = pendingByAccount.get(account) ?? new Set();
+      pendingByAccount.set(account, pending.add(promise));
+      return () => {
+        pending.delete(promise);
+        if (pending.size === 0 && pendingByAccount.get(account) === pending) {
+          pendingByAccount.delete(account);
+        }
+        resolve();
+      };
+    },
+    settled: async (account) => await Promise.all(pendingByAccount.get(account) ?? []),
   };
 }
 

@@ -154,25 +154,28 @@ export async function refuseKey(
   );
 }
 
-/** Writes payment, hold and event in one statement; the deferred triggers check at COMMIT that they agree. */
+/** Writes payment, hold and event in one statement; the deferred triggers check at COMMIT that they agree. Answers when. */
 export async function insertPayment(
   tx: Tx,
   payment: PaymentParameters & { paymentId: string; holdId: string; status: PaymentStatus },
   event: OutboxEvent,
-): Promise<void> {
-  await tx.run(
+): Promise<Date> {
+  const [row] = await tx.run<{ created_at: Date }>(
     {
       name: "insert_payment",
       text: `
       WITH payment AS (
         INSERT INTO remit.payments (id, merchant, idempotency_key, source, destination, amount, currency, capture, status, description, version)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+        RETURNING created_at
       ), event AS (
         INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, aggregate_version, type, payload, headers)
         VALUES ($12, $13, $14, $11, $15, $16, $17)
+      ), hold AS (
+        INSERT INTO remit.holds (id, account_id, payment_id, amount)
+        VALUES ($18, $4, $1, $6)
       )
-      INSERT INTO remit.holds (id, account_id, payment_id, amount)
-      VALUES ($18, $4, $1, $6)`,
+      SELECT created_at FROM payment`,
     },
     [
       payment.paymentId,
@@ -195,6 +198,8 @@ export async function insertPayment(
       payment.holdId,
     ],
   );
+  if (row === undefined) throw new Error("insert_payment returned no row");
+  return row.created_at;
 }
 
 /** The decision that stands about a key, with the payment as it is now. */

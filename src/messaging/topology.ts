@@ -35,17 +35,20 @@ const VISIBILITY_SECONDS = 30;
 const DLQ_RETENTION_SECONDS = 14 * 24 * 3600;
 const QUEUE_RETENTION_SECONDS = 4 * 24 * 3600;
 
-/** Creates topic, ledger queue, dead-letter queue and the filtered, raw subscription; a second call changes nothing. */
-export async function ensureTopology(target: AwsTarget): Promise<Topology> {
+/** Creates topic, ledger queue, dead-letter queue and the filtered, raw subscription, named after the prefix; a second call changes nothing. */
+export async function ensureTopology(
+  target: AwsTarget,
+  { prefix }: { prefix: string } = { prefix: "remit" },
+): Promise<Topology> {
   const sns = createSnsClient(target, { requestTimeoutMs: 5_000 });
   const sqs = createSqsClient(target, { requestTimeoutMs: 5_000 });
   try {
-    const topic = await sns.send(new CreateTopicCommand({ Name: "remit-events" }));
+    const topic = await sns.send(new CreateTopicCommand({ Name: `${prefix}-events` }));
     const topicArn = topic.TopicArn ?? "";
-    const dlq = await ensureQueue(sqs, "remit-ledger-dlq", {
+    const dlq = await ensureQueue(sqs, `${prefix}-ledger-dlq`, {
       MessageRetentionPeriod: String(DLQ_RETENTION_SECONDS),
     });
-    const queue = await ensureQueue(sqs, "remit-ledger", {
+    const queue = await ensureQueue(sqs, `${prefix}-ledger`, {
       MessageRetentionPeriod: String(QUEUE_RETENTION_SECONDS),
       VisibilityTimeout: String(VISIBILITY_SECONDS),
       RedrivePolicy: JSON.stringify({

@@ -23,10 +23,16 @@ function fileOf(name: string, content: string | Buffer): string {
   return path;
 }
 
+async function listOf<Item>(items: AsyncIterable<Item>): Promise<Item[]> {
+  const list: Item[] = [];
+  for await (const item of items) list.push(item);
+  return list;
+}
+
 async function linesOf(name: string, content: string | Buffer): Promise<FileLine[]> {
   const file = await openPaymentsFile(fileOf(name, content));
   try {
-    const lines = await Array.fromAsync(file.lines());
+    const lines = await listOf(file.lines());
     expect(lines).toHaveLength(file.lineCount);
     return lines;
   } finally {
@@ -88,7 +94,7 @@ describe("a CSV file", () => {
     ["too many cells", `${HEADER}\nk1,a,b,1,00,EUR\n`, "line 2: expected as many cells"],
     ["an open quote", `${HEADER}\nk1,a,b,1.00,"EUR\n`, "quote"],
     ["a very long line", `${HEADER}\n${"x".repeat(100_000)},a,b,1,EUR\n`, "line 2: .* at most"],
-    ["UTF-16", Buffer.from(`${HEADER}\nk1,ä,b,1,EUR\n`, "latin1"), "UTF-8"],
+    ["Latin-1 letters", Buffer.from(`${HEADER}\nk1,ä,b,1,EUR\n`, "latin1"), "UTF-8"],
   ])("with %s is refused as a whole", async (_what, content, expected) => {
     expect(await refusalOf(fileOf("p.csv", content))).toMatch(
       new RegExp(`^file_invalid: .*${expected.replace("file_invalid: ", "")}`),
@@ -128,7 +134,7 @@ describe("any file", () => {
     const path = fileOf("p.csv", `${HEADER}\nk1,a,b,1.00,EUR\n`);
     const file = await openPaymentsFile(path);
     appendFileSync(path, "k2,a,b,2.00,EUR\nbroken");
-    expect(await Array.fromAsync(file.lines())).toEqual([{ line: 2, request: K1 }]);
+    expect(await listOf(file.lines())).toEqual([{ line: 2, request: K1 }]);
     await file.close();
   });
 

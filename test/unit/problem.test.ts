@@ -70,9 +70,9 @@ describe("docs/errors.md", () => {
       ),
     );
     const expected = CODES.map((code) => ({ code, ...ERROR_CODES[code], fix: FIXES[code] }));
-    const byCode = (a: { code?: string }, b: { code?: string }): number =>
-      (a.code ?? "").localeCompare(b.code ?? "");
-    expect(rows.toSorted(byCode)).toEqual(expected.toSorted(byCode));
+    const byCode = (list: readonly { code?: unknown }[]): unknown =>
+      list.toSorted((a, b) => String(a.code).localeCompare(String(b.code)));
+    expect(byCode(rows)).toEqual(byCode(expected));
     expect(toProblem(new DomainError("usage", "x")).type).toBe("urn:remit:problem:usage");
   });
 });

@@ -1,0 +1,302 @@
+import { randomUUID } from "node:crypto";
+import { v7 as uuidv7 } from "uuid";
+import { applyLedgerEntries } from "../../src/activities/apply-ledger-entries.ts";
+import { recordPayment } from "../../src/activities/record-payment.ts";
+import {
+  aPayment,
+  createdMessage,
+  expectInvariants,
+  fundedAccount,
+  useDatabase,
+} from "../support/database.ts";
+
+/** What the database itself refuses the application's role, whatever our code does. */
+const database = useDatabase();
+let settled: string;
+let pending: string;
+let transactionId: string;
+
+beforeAll(async () => {
+  await fundedAccount(database(), "alice", { amountMinor: 100_000n });
+  await fundedAccount(database(), "shop", { kind: "merchant" });
+  const first = aPayment();
+  const second = aPayment();
+  await recordPayment(database().app, first);
+  await recordPayment(database().app, second);
+  const applied = await applyLedgerEntries(
+    database().app,
+    await createdMessage(database().admin, first.paymentId),
+  );
+  settled = first.paymentId;
+  pending = second.paymentId;
+  transactionId = applied.transactionId ?? "";
+});
+afterEach(async () => {
+  await expectInvariants(database());
+});
+
+/** Runs statements in one transaction as the application and answers with what stopped them. */
+async function attempt(...statements: [text: string, ...values: unknown[]][]): Promise<string> {
+  const client = await database().app.pool.connect();
+  try {
+    await client.query("BEGIN");
+    for (const [text, ...values] of statements) await client.query(text, values);
+    await client.query("COMMIT");
+    return "nothing";
+  } catch (error) {
+    const { code, constraint } = error as { code?: string; constraint?: string };
+    return constraint ?? code ?? String(error);
+  } finally {
+    await client.query("ROLLBACK");
+    client.release();
+  }
+}
+
+const PERMISSION_DENIED = "42501";
+
+describe("balances", () => {
+  test.each([
+    ["UPDATE remit.accounts SET posted = posted + 1"],
+    ["UPDATE remit.accounts SET held = 0"],
+    ["UPDATE remit.accounts SET version = 0"],
+    ["UPDATE remit.accounts SET overdraft = 1000000"],
+    ["UPDATE remit.accounts SET kind = 'world'"],
+    ["DELETE FROM remit.accounts"],
+    [
+      "INSERT INTO remit.accounts (id, kind, currency, posted) VALUES ('thief', 'customer', 'EUR', 1000)",
+    ],
+    ["ALTER TABLE remit.ledger_entries DISABLE TRIGGER ALL"],
+    ["SET session_replication_role = replica"],
+  ])("can't be written directly: %s", async (statement) => {
+    expect(await attempt([statement])).toBe(PERMISSION_DENIED);
+  });
+
+  test("a customer account can't take the world's name", async () => {
+    expect(
+      await attempt([
+        "INSERT INTO remit.accounts (id, kind, currency) VALUES ('world:GBP', 'customer', 'GBP')",
+      ]),
+    ).toBe("accounts_world_check");
+  });
+});
+
+describe("the ledger", () => {
+  test.each([
+    ["UPDATE remit.ledger_entries SET amount = 1"],
+    ["DELETE FROM remit.ledger_entries"],
+    ["TRUNCATE remit.ledger_entries"],
+    ["UPDATE remit.ledger_transactions SET kind = 'refund'"],
+    ["DELETE FROM remit.ledger_transactions"],
+  ])("only grows: %s", async (statement) => {
+    expect(await attempt([statement])).toBe(PERMISSION_DENIED);
+  });
+
+  test.each([
+    ["UPDATE remit.ledger_entries SET amount = 1"],
+    ["DELETE FROM remit.ledger_transactions"],
+    ["TRUNCATE remit.ledger_entries"],
+  ])("only grows for its owner too: %s", async (statement) => {
+    await expect(
+      database().admin(`SET ROLE remit_owner; ${statement}; RESET ROLE`),
+    ).rejects.toMatchObject({
+      code: PERMISSION_DENIED,
+    });
+    await database().admin("RESET ROLE");
+  });
+
+  test("a transaction that doesn't sum to zero can't be committed", async () => {
+    const id = uuidv7();
+    expect(
+      await attempt(
+        [
+          "INSERT INTO remit.ledger_transactions (id, message_id, payment_id, kind) VALUES ($1, $2, $3, 'payment')",
+          id,
+          randomUUID(),
+          pending,
+        ],
+        [
+          "INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency) VALUES ($1, $2, 'shop', 'credit', 1250, 'EUR')",
+          uuidv7(),
+          id,
+        ],
+      ),
+    ).toBe("ledger_transactions_zero_sum_check");
+  });
+
+  test("a transaction without entries can't be committed", async () => {
+    expect(
+      await attempt([
+        "INSERT INTO remit.ledger_transactions (id, message_id, payment_id, kind) VALUES ($1, $2, $3, 'payment')",
+        uuidv7(),
+        randomUUID(),
+        pending,
+      ]),
+    ).toBe("ledger_transactions_zero_sum_check");
+  });
+
+  test("entries can't be added to a transaction that is committed", async () => {
+    expect(
+      await attempt([
+        "INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency) VALUES ($1, $2, 'shop', 'credit', 1, 'EUR')",
+        uuidv7(),
+        transactionId,
+      ]),
+    ).toBe("ledger_transactions_closed_check");
+  });
+
+  test("a second booking of one payment is refused under another message, too", async () => {
+    expect(
+      await attempt([
+        "INSERT INTO remit.ledger_transactions (id, message_id, payment_id, kind) VALUES ($1, $2, $3, 'payment')",
+        uuidv7(),
+        randomUUID(),
+        settled,
+      ]),
+    ).toBe("ledger_transactions_one_payment_key");
+  });
+
+  test("money can't be booked while its payment stays pending, nor to another account", async () => {
+    const book = async (account: string): Promise<string> => {
+      const id = uuidv7();
+      return await attempt(
+        [
+          "INSERT INTO remit.ledger_transactions (id, message_id, payment_id, kind) VALUES ($1, $2, $3, 'payment')",
+          id,
+          randomUUID(),
+          pending,
+        ],
+        [
+          `INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency)
+           VALUES ($1, $3, 'alice', 'debit', 1250, 'EUR'), ($2, $3, $4, 'credit', 1250, 'EUR')`,
+          uuidv7(),
+          uuidv7(),
+          id,
+          account,
+        ],
+      );
+    };
+    expect(await book("shop")).toBe("payments_booked_check");
+  });
+});
+
+describe("payments", () => {
+  test.each([
+    ["UPDATE remit.payments SET amount = 1"],
+    ["UPDATE remit.payments SET destination = 'alice'"],
+    ["DELETE FROM remit.payments"],
+    ["UPDATE remit.holds SET amount = 1"],
+    ["DELETE FROM remit.holds"],
+    ["DELETE FROM remit.idempotency_keys"],
+    ["UPDATE remit.idempotency_keys SET fingerprint = 'x'"],
+    ["UPDATE remit.outbox_heads SET last_version = 0"],
+    ["UPDATE remit.outbox SET payload = '{}'"],
+  ])("what was accepted can't be changed: %s", async (statement) => {
+    expect(await attempt([statement])).toBe(PERMISSION_DENIED);
+  });
+
+  test("a terminal status never changes", async () => {
+    expect(
+      await attempt([
+        "UPDATE remit.payments SET status = 'failed', settled_at = NULL WHERE id = $1",
+        settled,
+      ]),
+    ).toBe("payments_transition_check");
+  });
+
+  test("settled without a ledger transaction can't be committed", async () => {
+    expect(
+      await attempt(
+        ["UPDATE remit.holds SET remaining = 0 WHERE payment_id = $1", pending],
+        [
+          "UPDATE remit.payments SET status = 'settled', captured_amount = amount, settled_at = now() WHERE id = $1",
+          pending,
+        ],
+      ),
+    ).toBe("payments_booked_check");
+  });
+
+  test("a hold can't be let go while its payment is pending, and never grows", async () => {
+    expect(
+      await attempt(["UPDATE remit.holds SET remaining = 0 WHERE payment_id = $1", pending]),
+    ).toBe("payments_hold_check");
+    expect(
+      await attempt(["UPDATE remit.holds SET remaining = 1250 WHERE payment_id = $1", settled]),
+    ).toBe("holds_shrink_check");
+  });
+
+  test("a change of state without its event can't be committed", async () => {
+    expect(
+      await attempt(
+        ["UPDATE remit.holds SET remaining = 0 WHERE payment_id = $1", pending],
+        [
+          "UPDATE remit.payments SET status = 'cancelled', version = version + 1 WHERE id = $1",
+          pending,
+        ],
+      ),
+    ).toBe("payments_events_check");
+  });
+
+  test("a payment without a hold can't be committed", async () => {
+    const id = uuidv7();
+    expect(
+      await attempt(
+        [
+          `INSERT INTO remit.payments (id, merchant, idempotency_key, source, destination, amount, currency, capture, status, version)
+           VALUES ($1, 'default', 'no-hold', 'alice', 'shop', 5, 'EUR', 'automatic', 'pending', 1)`,
+          id,
+        ],
+        [
+          "INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, type, payload) VALUES ($1, 'payment', $2, 'payment.created', '{}')",
+          uuidv7(),
+          id,
+        ],
+      ),
+    ).toBe("payments_hold_check");
+  });
+
+  test("a payment in another currency than its accounts' can't be written", async () => {
+    expect(
+      await attempt([
+        `INSERT INTO remit.payments (id, merchant, idempotency_key, source, destination, amount, currency, capture, status, version)
+         VALUES ($1, 'default', 'usd', 'alice', 'shop', 5, 'USD', 'automatic', 'pending', 1)`,
+        uuidv7(),
+      ]),
+    ).toBe("payments_source_fkey");
+  });
+
+  test("a decision about a key stands", async () => {
+    expect(
+      await attempt([
+        `UPDATE remit.idempotency_keys SET outcome = '{"decision": "refused"}' WHERE outcome ->> 'paymentId' = $1`,
+        settled,
+      ]),
+    ).toBe("idempotency_keys_decided_check");
+  });
+});
+
+describe("the outbox", () => {
+  test("nothing is published without the broker's receipt, and nothing unpublished is purged", async () => {
+    expect(
+      await attempt(["UPDATE remit.outbox SET status = 'PUBLISHED' WHERE status = 'PENDING'"]),
+    ).toBe("outbox_receipt_check");
+    expect(await attempt(["DELETE FROM remit.outbox WHERE status = 'PENDING'"])).toBe(
+      "outbox_purge_check",
+    );
+    expect(await attempt(["TRUNCATE remit.outbox"])).toBe(PERMISSION_DENIED);
+  });
+
+  test("the shard is the database's choice, and a version out of turn is refused", async () => {
+    expect(
+      await attempt([
+        "INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, type, payload, shard) VALUES ($1, 'x', 'y', 't', '{}', 1)",
+        uuidv7(),
+      ]),
+    ).toBe(PERMISSION_DENIED);
+    expect(
+      await attempt([
+        "INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, aggregate_version, type, payload) VALUES ($1, 'x', 'y', 2, 't', '{}')",
+        uuidv7(),
+      ]),
+    ).toBe("40001");
+  });
+});

@@ -1,0 +1,156 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { Client, Pool } from "pg";
+import type { QueryResultRow } from "pg";
+import { v7 as uuidv7 } from "uuid";
+import { recordPayment } from "../../src/activities/record-payment.ts";
+import { createAccount } from "../../src/database/account-queries.ts";
+import { createDatabase } from "../../src/database/database.ts";
+import type { Database } from "../../src/database/database.ts";
+import { createLoginRole } from "../../src/database/roles.ts";
+import { verify } from "../../src/database/invariants.ts";
+import type { PaymentInput } from "../../src/workflows/messages.ts";
+import { fingerprintOf } from "../../src/client/fingerprint.ts";
+import { testServices } from "./services.ts";
+
+/** A database of this test file's own: the application's pool, and the superuser's for planting and looking. */
+export interface TestDatabase {
+  readonly app: Database;
+  readonly url: string;
+  readonly adminUrl: string;
+  /** Runs SQL as the superuser. */
+  admin<Row extends QueryResultRow>(text: string, values?: unknown[]): Promise<Row[]>;
+}
+
+/** Clones the migrated template before the file's tests and drops the clone after them. */
+export function useDatabase({ poolMax = 10 }: { poolMax?: number } = {}): () => TestDatabase {
+  let current: (TestDatabase & { drop(): Promise<void> }) | undefined;
+  beforeAll(async () => {
+    current = await cloneDatabase(poolMax);
+  });
+  afterAll(async () => {
+    await current?.drop();
+  });
+  return () => {
+    if (current === undefined) throw new Error("useDatabase: only inside of a test");
+    return current;
+  };
+}
+
+export async function cloneDatabase(
+  poolMax: number,
+): Promise<TestDatabase & { drop(): Promise<void> }> {
+  const services = testServices();
+  const name = `test_${randomBytes(6).toString("hex")}`;
+  const password = randomBytes(12).toString("hex");
+  await asSuperuser(services.REMIT_TEST_ADMIN_DATABASE_URL, [
+    `CREATE DATABASE ${name} TEMPLATE ${services.REMIT_TEST_TEMPLATE}`,
+  ]);
+  const adminUrl = withDatabase(services.REMIT_TEST_ADMIN_DATABASE_URL, name);
+  await createLoginRole({ adminDatabaseUrl: adminUrl, role: name, password });
+  const url = withUser(adminUrl, { user: name, password });
+  const app = createDatabase({ url, poolMax, applicationName: "test" });
+  const adminPool = new Pool({ connectionString: adminUrl, max: 5 });
+  adminPool.on("error", () => undefined);
+  return {
+    app,
+    url,
+    adminUrl,
+    admin: async <Row extends QueryResultRow>(text: string, values: unknown[] = []) =>
+      (await adminPool.query<Row>(text, values)).rows,
+    drop: async () => {
+      await app.close();
+      await adminPool.end();
+      await asSuperuser(services.REMIT_TEST_ADMIN_DATABASE_URL, [
+        `DROP DATABASE ${name} WITH (FORCE)`,
+        `DROP ROLE ${name}`,
+      ]);
+    },
+  };
+}
+
+/** A request for 12.50 EUR from alice to shop with a key of its own, unless said. */
+export function aPayment(overrides: Partial<PaymentInput> = {}): PaymentInput {
+  const parameters = {
+    merchant: "default",
+    idempotencyKey: `key-${randomUUID()}`,
+    source: "alice",
+    destination: "shop",
+    amountMinor: "1250",
+    currency: "EUR",
+    capture: "automatic" as const,
+    description: null,
+    ...overrides,
+  };
+  return {
+    paymentId: uuidv7(),
+    requestId: randomUUID(),
+    fingerprint: fingerprintOf(parameters),
+    notAfter: new Date(Date.now() + 60_000).toISOString(),
+    ...parameters,
+  };
+}
+
+/** Creates an account and books money into it through the ordinary way. */
+export async function fundedAccount(
+  { app, admin }: TestDatabase,
+  accountId: string,
+  { amountMinor = 0n, currency = "EUR", kind = "customer" as "customer" | "merchant" } = {},
+): Promise<string> {
+  await createAccount(app, { accountId, currency, kind, overdraftMinor: 0n });
+  if (amountMinor > 0n) {
+    const input = aPayment({
+      source: `world:${currency}`,
+      destination: accountId,
+      amountMinor: amountMinor.toString(),
+      currency,
+    });
+    const result = await recordPayment(app, input);
+    if (result.outcome !== "recorded") throw new Error(`funding was ${result.outcome}`);
+    const { applyLedgerEntries } = await import("../../src/activities/apply-ledger-entries.ts");
+    await applyLedgerEntries(app, await createdMessage(admin, input.paymentId));
+  }
+  return accountId;
+}
+
+/** The payment.created message as the broker would carry it. */
+export async function createdMessage(
+  admin: TestDatabase["admin"],
+  paymentId: string,
+): Promise<{ messageId: string; type: string; payload: string }> {
+  const [row] = await admin<{ id: string; type: string; payload: string }>(
+    "SELECT id, type, payload::text AS payload FROM remit.outbox WHERE aggregate_id = $1 AND aggregate_version = 1",
+    [paymentId],
+  );
+  if (row === undefined) throw new Error(`payment ${paymentId} has no first event`);
+  return { messageId: row.id, type: row.type, payload: row.payload };
+}
+
+/** Fails with the broken rows in words. */
+export async function expectInvariants({ app }: TestDatabase, graceSeconds = 60): Promise<void> {
+  const report = await verify(app, { graceSeconds });
+  const broken = report.invariants.filter(({ ok }) => !ok);
+  expect(broken.map(({ number, examples }) => ({ number, examples }))).toEqual([]);
+}
+
+async function asSuperuser(url: string, statements: readonly string[]): Promise<void> {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  try {
+    for (const statement of statements) await client.query(statement);
+  } finally {
+    await client.end();
+  }
+}
+
+function withDatabase(url: string, name: string): string {
+  const changed = new URL(url);
+  changed.pathname = `/${name}`;
+  return changed.href;
+}
+
+function withUser(url: string, { user, password }: { user: string; password: string }): string {
+  const changed = new URL(url);
+  changed.username = user;
+  changed.password = password;
+  return changed.href;
+}
