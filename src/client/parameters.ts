@@ -45,7 +45,7 @@ export function parsePaymentRequest(input: unknown, path?: string): PaymentParam
   if (typeof input !== "object" || input === null || Array.isArray(input)) {
     throw new DomainError(
       "usage",
-      `${path ?? "request"}: expected an object with key, from, to, …`,
+      `${path ?? "request"}: expected an object with key, from, to and more`,
     );
   }
   const reader = new RequestReader(input as Record<string, unknown>, path);

@@ -18,7 +18,13 @@ import type { PaymentEnd, PaymentInput, PaymentReceipt } from "../workflows/mess
 import { fingerprintOf } from "./fingerprint.ts";
 import { parsePaymentRequest } from "./parameters.ts";
 import type { PaymentRequest } from "./parameters.ts";
-import { isRunGone, isTimeout, isUnavailable, toDomainError } from "./payment-failure.ts";
+import {
+  isNotReady,
+  isRunGone,
+  isTimeout,
+  isUnavailable,
+  toDomainError,
+} from "./payment-failure.ts";
 import type { CallContext } from "./payment-failure.ts";
 
 /** The first decision about a key, and who made it. */
@@ -123,6 +129,10 @@ async function accept(client: Client, input: PaymentInput): Promise<PaymentRecei
       );
     } catch (error) {
       const failure = toDomainError(error, context);
+      if (isNotReady(error) && Date.now() < deadline.getTime() - NOT_READY_PAUSE_MS) {
+        await sleep(NOT_READY_PAUSE_MS);
+        continue;
+      }
       if (!canRepeat({ error, failure, attempt })) throw failure;
       // Temporal keeps an update's failure under its id: asked again by that id it would repeat it for ever.
       if (!isRunGone(error)) updateId = `accept:${input.fingerprint}:${randomUUID()}`;
@@ -141,6 +151,7 @@ function canRepeat(last: { error: unknown; failure: unknown; attempt: number }):
 }
 
 const ACCEPT_ATTEMPTS_MAX = 2;
+const NOT_READY_PAUSE_MS = 250;
 
 async function executeAccept(
   client: Client,

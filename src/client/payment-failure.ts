@@ -27,8 +27,16 @@ export function toDomainError(error: unknown, context: CallContext): unknown {
       ? refusalOf(error.cause, context)
       : outcomeUnknown(context, error);
   }
-  if (isTimeout(error) || isRunGone(error)) return outcomeUnknown(context, error);
-  return connectionError(error) ?? error;
+  const connection = connectionError(error);
+  if (connection !== undefined) return connection;
+  // Whatever else Temporal says of a call, it doesn't say that nothing was recorded.
+  const isTemporals = isTimeout(error) || isRunGone(error) || grpcErrorOf(error) !== undefined;
+  return isTemporals ? outcomeUnknown(context, error) : error;
+}
+
+/** The run's task failed or timed out a few times (its worker was killed again and again): it will be ready again. */
+export function isNotReady(error: unknown): boolean {
+  return grpcCodeOf(error) === GRPC.failedPrecondition;
 }
 
 /** The run closed under the call: Temporal says "workflow update was aborted by closing workflow", gRPC code 5. */
@@ -142,6 +150,7 @@ const GRPC = {
   invalidArgument: 3,
   notFound: 5,
   permissionDenied: 7,
+  failedPrecondition: 9,
   unavailable: 14,
   unauthenticated: 16,
 } as const;

@@ -60,21 +60,39 @@ function unreachable(cause: unknown, reason: string): DomainError {
 
 /** pg rejects queries of a lost connection with plain Errors; their text is all there is to tell them by. */
 function isConnectionLoss(error: unknown): boolean {
-  if (!(error instanceof Error)) return false;
-  if (error instanceof AggregateError) return error.errors.some(isConnectionLoss);
-  const text = `${error.message} ${error.cause instanceof Error ? error.cause.message : ""}`;
-  return /Connection terminated|timeout exceeded when trying to connect|not queryable|Client was closed/.test(
-    text,
+  return chainOf(error).some(({ message }) =>
+    /Connection terminated|timeout exceeded when trying to connect|not queryable|Client was closed/.test(
+      message ?? "",
+    ),
   );
 }
 
 function driverFields(error: unknown): { code?: string; constraint?: string } {
-  for (let at: unknown = error, depth = 0; at instanceof Error && depth < 5; depth += 1) {
-    const { code, constraint } = at as { code?: unknown; constraint?: unknown };
+  for (const { code, constraint } of chainOf(error)) {
     if (typeof code === "string") {
       return { code, ...(typeof constraint === "string" ? { constraint } : {}) };
     }
-    at = at instanceof AggregateError ? at.errors[0] : at.cause;
   }
   return {};
 }
+
+interface ErrorLike {
+  readonly message?: string;
+  readonly code?: unknown;
+  readonly constraint?: unknown;
+  readonly cause?: unknown;
+  readonly errors?: readonly unknown[];
+}
+
+/** An error, its causes, and of an AggregateError (one a resolved address) the first; by shape, not by class. */
+function chainOf(error: unknown): ErrorLike[] {
+  const chain: ErrorLike[] = [];
+  for (let at = error as ErrorLike | null | undefined; at && typeof at === "object";) {
+    chain.push(at);
+    if (chain.length >= CHAIN_MAX) break;
+    at = (at.cause ?? at.errors?.[0]) as ErrorLike | undefined;
+  }
+  return chain;
+}
+
+const CHAIN_MAX = 8;

@@ -1,7 +1,6 @@
-import { fileURLToPath } from "node:url";
 import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "@temporalio/client";
-import { NativeConnection, Runtime, Worker, bundleWorkflowCode } from "@temporalio/worker";
+import { NativeConnection, Runtime, Worker } from "@temporalio/worker";
 import type { WorkerOptions } from "@temporalio/worker";
 import { guardActivities } from "../activities/activity-failure.ts";
 import { createLedgerActivities } from "../activities/ledger-activities.ts";
@@ -29,6 +28,7 @@ import { ensureSupervisorSchedule } from "./supervisor-schedule.ts";
 import { createTemporalStarts } from "./temporal-starts.ts";
 import type { TemporalStarts } from "./temporal-starts.ts";
 import { temporalLogger } from "./temporal-logger.ts";
+import { workflowBundle } from "./workflow-bundle.ts";
 
 /** After this long an activity that ignores its cancellation is left behind; its lease or its retry takes over. */
 const SHUTDOWN_FORCE_TIME = "12 seconds";
@@ -108,10 +108,7 @@ interface WorkerParts {
 
 async function createWorkers(context: WorkerParts): Promise<Worker[]> {
   const { settings, roles, connection } = context;
-  const workflowBundle = await bundleWorkflowCode({
-    workflowsPath: fileURLToPath(new URL("../workflows/workflows.ts", import.meta.url)),
-    logger: temporalLogger(context.logger),
-  });
+  const bundle = await workflowBundle(temporalLogger(context.logger));
   const activities = createActivities(context);
   return await Promise.all(
     roles.map(
@@ -120,7 +117,7 @@ async function createWorkers(context: WorkerParts): Promise<Worker[]> {
           connection,
           namespace: settings.temporal.namespace,
           taskQueue: TASK_QUEUES[role],
-          workflowBundle,
+          workflowBundle: bundle,
           stickyQueueScheduleToStartTimeout: STICKY_TIMEOUT,
           shutdownForceTime: SHUTDOWN_FORCE_TIME,
           ...activities[role](),

@@ -51,13 +51,19 @@ export async function outboxRelay(input: OutboxRelayInput): Promise<void> {
   };
   const enter = (mode: RelayState["mode"], reason: string | null): RelayState =>
     change({ mode, reason, since: new Date().toISOString() });
+  /** Answers when the batch in hand has ended, so that after it nothing more goes out. */
+  const stop = async (mode: "paused" | "draining", reason: string): Promise<RelayState> => {
+    enter(mode, reason);
+    await condition(() => window === undefined);
+    return state;
+  };
 
   setHandler(relayStatusQuery, () => state, { description: "How this relay stands" });
-  setHandler(relayPauseUpdate, ({ reason }) => enter("paused", reason), {
+  setHandler(relayPauseUpdate, async ({ reason }) => await stop("paused", reason), {
     description: "Publish nothing more until resumed",
   });
   setHandler(relayResumeUpdate, () => enter("running", null), { description: "Publish again" });
-  setHandler(relayDrainUpdate, () => enter("draining", "drained on request"), {
+  setHandler(relayDrainUpdate, async () => await stop("draining", "drained on request"), {
     description: "Finish the batch in hand and end this relay",
   });
   setHandler(relaySetRateUpdate, ({ eventsPerSecondMax }) => change({ eventsPerSecondMax }), {
@@ -72,8 +78,9 @@ export async function outboxRelay(input: OutboxRelayInput): Promise<void> {
       continue;
     }
     window = new CancellationScope();
-    const summary = await runWindow(window, input, state.eventsPerSecondMax);
-    window = undefined;
+    const summary = await runWindow(window, input, state.eventsPerSecondMax).finally(
+      () => (window = undefined),
+    );
     if (summary !== null) {
       state = {
         ...state,

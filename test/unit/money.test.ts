@@ -128,7 +128,7 @@ describe("the currency table", () => {
     for (const [exponent, codes] of Object.entries(ISO_4217)) {
       for (const code of codes.match(/.{3}/g) ?? []) expected.set(code, Number(exponent));
     }
-    expect([...CURRENCY_EXPONENTS].toSorted()).toEqual([...expected].toSorted());
+    expect(Object.fromEntries(CURRENCY_EXPONENTS)).toEqual(Object.fromEntries(expected));
   });
 
   test.each([

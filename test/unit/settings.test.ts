@@ -231,6 +231,6 @@ describe("docs/configuration.md", () => {
     refusalOf({ env });
     const page = readFileSync(join(__dirname, "../../docs/configuration.md"), "utf8");
     const documented = [...page.matchAll(/^\| `([A-Z_]+)` +\|/gm)].map(([, name]) => name);
-    expect(documented.toSorted()).toEqual([...read].toSorted());
+    expect(new Set(documented)).toEqual(read);
   });
 });

@@ -1,0 +1,83 @@
+import { randomBytes } from "node:crypto";
+import { Client } from "pg";
+import { migrate, migrationStatus } from "../../src/database/migrate.ts";
+import { createDatabase } from "../../src/database/database.ts";
+import { checkDatabase } from "../../src/database/start-up-checks.ts";
+import { testServices } from "../support/services.ts";
+import { useDatabase } from "../support/database.ts";
+
+const migrated = useDatabase();
+let adminDatabaseUrl: string;
+let name: string;
+
+async function sql(url: string, text: string): Promise<void> {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  await client.query(text).finally(async () => await client.end());
+}
+
+beforeEach(async () => {
+  name = `migrate_${randomBytes(6).toString("hex")}`;
+  const { REMIT_TEST_ADMIN_DATABASE_URL: admin } = testServices();
+  await sql(admin, `CREATE DATABASE ${name}`);
+  const url = new URL(admin);
+  url.pathname = `/${name}`;
+  adminDatabaseUrl = url.href;
+});
+afterEach(async () => {
+  await sql(testServices().REMIT_TEST_ADMIN_DATABASE_URL, `DROP DATABASE ${name} WITH (FORCE)`);
+});
+
+describe("migrate", () => {
+  test("three migrators at once apply each migration once", async () => {
+    const results = await Promise.all(
+      [1, 2, 3].map(async () => await migrate({ adminDatabaseUrl })),
+    );
+    expect(results.map(({ applied }) => applied.length).toSorted()).toEqual([0, 0, 3]);
+    expect(await migrationStatus({ adminDatabaseUrl })).toMatchObject({ pending: [] });
+  });
+
+  test("the status of an empty database names what is pending and changes nothing", async () => {
+    const before = await migrationStatus({ adminDatabaseUrl });
+    expect(before).toEqual({
+      applied: [],
+      pending: ["0000_schema", "0001_rules", "0002_privileges"],
+    });
+    expect(await migrationStatus({ adminDatabaseUrl })).toEqual(before);
+  });
+
+  test("a migration that was edited after it had run is refused by name", async () => {
+    await migrate({ adminDatabaseUrl });
+    await sql(adminDatabaseUrl, "UPDATE remit.migrations SET hash = 'other' WHERE id = 2");
+    await expect(migrate({ adminDatabaseUrl })).rejects.toMatchObject({
+      code: "usage",
+      message: expect.stringContaining("0001_rules") as string,
+    });
+  });
+
+  test("a server that isn't there is database_unreachable", async () => {
+    const nowhere = new URL(adminDatabaseUrl);
+    nowhere.port = "1";
+    await expect(migrate({ adminDatabaseUrl: nowhere.href })).rejects.toMatchObject({
+      code: "database_unreachable",
+    });
+  });
+});
+
+describe("checkDatabase", () => {
+  test("accepts the application's role and refuses a superuser and an empty database", async () => {
+    await checkDatabase(migrated().app);
+    const superuser = createDatabase({
+      url: migrated().adminUrl,
+      poolMax: 1,
+      applicationName: "test",
+    });
+    await expect(checkDatabase(superuser)).rejects.toMatchObject({ code: "usage" });
+    await superuser.close();
+    const empty = createDatabase({ url: adminDatabaseUrl, poolMax: 1, applicationName: "test" });
+    await expect(checkDatabase(empty)).rejects.toMatchObject({
+      message: expect.stringContaining("remit migrate up") as string,
+    });
+    await empty.close();
+  });
+});
