@@ -1,42 +1,48 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { Option } from "commander";
 import { DEFAULT_DATA_DIR, settingsFromStack } from "../config/settings.ts";
 import { readStackFile } from "../config/stack-file.ts";
 import { DomainError } from "../domain/errors.ts";
 import { emptyDataDir, lockDataDir, openDataDir } from "../local/data-dir.ts";
 import { startStack } from "../local/stack.ts";
 import { playDemo, seedAccounts } from "./demo.ts";
+import { addCommand } from "./options.ts";
 import type { Command } from "commander";
 import type { StackFile } from "../config/stack-file.ts";
 import type { DataDir } from "../local/data-dir.ts";
+import type { Log } from "../local/processes.ts";
 import type { Stack } from "../local/stack.ts";
 
 interface DevOptions {
   readonly dataDir: string;
   readonly fresh: boolean;
   readonly once: boolean;
+  readonly json: boolean;
 }
-
-const EXAMPLES = `
-Examples:
-  $ npx remit dev                     everything under .remit/, until Ctrl-C
-  $ npx remit dev --once              start, play the demo payment, stop
-  $ npx remit dev --fresh             forget what was there
-  $ npx remit dev --data-dir /tmp/a   a second, independent stack`;
 
 /** `remit dev`: the whole stack in the foreground. */
 export function registerDev(program: Command): void {
-  program
-    .command("dev")
-    .description("start PostgreSQL, Temporal, SNS/SQS and a worker here, and keep them running")
-    .addOption(
-      new Option("--data-dir <folder>", "where everything is kept").default(DEFAULT_DATA_DIR),
-    )
+  addCommand(program, {
+    name: "dev",
+    about: "start PostgreSQL, Temporal, SNS/SQS and a worker here, and keep them running",
+    examples: [
+      "remit dev                     everything under .remit/, until Ctrl-C",
+      "remit dev --once              start, play the demo payment, stop",
+      "remit dev --fresh             forget what was there",
+      "remit dev --data-dir /tmp/a   a second, independent stack",
+    ],
+  })
+    .option("--data-dir <dir>", "where everything is kept (.remit)")
     .option("--fresh", "empty the folder first", false)
     .option("--once", "start, play the demo payment, stop", false)
-    .addHelpText("after", EXAMPLES)
-    .action(async (options: DevOptions) => {
-      const code = await runDev(options);
+    .action(async (_options: unknown, command: Command) => {
+      // The program has --data-dir and --json as well, and takes them wherever on the line they stand.
+      const given = command.optsWithGlobals<Partial<DevOptions>>();
+      const code = await runDev({
+        dataDir: given.dataDir ?? DEFAULT_DATA_DIR,
+        fresh: given.fresh === true,
+        once: given.once === true,
+        json: given.json === true,
+      });
       // What was under way when the signal came still waits for servers that are gone.
       if (code === INTERRUPTED) process.exit(code);
       process.exitCode = code;
@@ -44,6 +50,7 @@ export function registerDev(program: Command): void {
 }
 
 async function runDev(options: DevOptions): Promise<number> {
+  const print = options.json ? printForPeople : printResult;
   const dataDir = openDataDir(options.dataDir);
   const lock = lockDataDir(dataDir);
   if (lock === null) throw alreadyRunning(dataDir);
@@ -51,11 +58,11 @@ async function runDev(options: DevOptions): Promise<number> {
   const interruption = interruptions();
   try {
     if (options.fresh) emptyDataDir(dataDir);
-    const started = await startUnlessInterrupted(dataDir, interruption);
+    const started = await startUnlessInterrupted({ dataDir, print, interruption });
     if (started === null) return INTERRUPTED;
 
     try {
-      return await useStack(started, { options, interruption });
+      return await useStack(started, { options, print, interruption });
     } finally {
       print("\nstopping: worker, broker, temporal, postgres");
       await started.stack.stop();
@@ -80,13 +87,20 @@ interface Started {
 
 const INTERRUPTED = 130;
 
-async function startUnlessInterrupted(
-  dataDir: DataDir,
-  { signal, happened }: Interruption,
-): Promise<Started | null> {
+async function startUnlessInterrupted({
+  dataDir,
+  print,
+  interruption: { signal, happened },
+}: {
+  dataDir: DataDir;
+  print: Log;
+  interruption: Interruption;
+}): Promise<Started | null> {
   print(`remit dev · ${dataDir.path}`);
+  const onStep = (name: string, tookMs: number): void =>
+    print(`  ✓ ${name.padEnd(NAME_WIDTH)} ${seconds(tookMs)}`);
   const since = performance.now();
-  const starting = startStack({ dataDir, env: process.env, log: print, onStep: printStep, signal });
+  const starting = startStack({ dataDir, env: process.env, log: print, onStep, signal });
   try {
     const stack = await Promise.race([
       starting,
@@ -102,23 +116,28 @@ async function startUnlessInterrupted(
 }
 
 const ABORT_MS_MAX = 20_000;
+const NAME_WIDTH = 40;
 
 async function useStack(
   { stack, tookMs }: Started,
-  { options, interruption }: { options: DevOptions; interruption: Interruption },
+  { options, print, interruption }: { options: DevOptions; print: Log; interruption: Interruption },
 ): Promise<number> {
   const play = async (): Promise<number> => {
     const settings = settingsFromStack(stack.file());
     const isNew = await seedAccounts(settings);
     if (!isNew && !options.once) return 0;
     print("");
-    return await playDemo(settings, { print, json: false });
+    // With --once the demo's story is the result; otherwise the stack's addresses are.
+    return options.once
+      ? await playDemo(settings, { print: printResult, json: options.json })
+      : await playDemo(settings, { print, json: false });
   };
   const code = await Promise.race([play(), interruption.happened.then(() => INTERRUPTED)]);
   if (options.once || interruption.signal.aborted) return code;
 
   if (code !== 0) print(`the demo payment ended with exit code ${code}; the stack keeps running`);
-  printBanner(stack.file(), { dataDir: options.dataDir, tookMs });
+  for (const line of bannerLines(stack.file(), { dataDir: options.dataDir, tookMs })) print(line);
+  if (options.json) printResult(JSON.stringify(shownStack(stack.file())));
   await interruption.happened;
   return 0;
 }
@@ -165,50 +184,56 @@ function alreadyRunning({ path, stackFile }: DataDir): DomainError {
   );
 }
 
-function printBanner(
+function bannerLines(
   stack: StackFile,
   { dataDir, tookMs }: { dataDir: string; tookMs: number },
-): void {
+): string[] {
   const pidOf = (name: string): string =>
     `pid ${stack.processes.find((entry) => entry.name === name)?.pid ?? "?"}`;
-  const row = (name: string, address: string, pid: string): void =>
-    print(`  ${name.padEnd(10)} ${address.padEnd(48)} ${pid}`);
-  const flag = dataDir === DEFAULT_DATA_DIR ? "" : ` --data-dir ${dataDir}`;
-  print("");
-  print(`Remit is running (${seconds(tookMs)})`);
-  row("remit dev", `everything under ${dataDir}/`, `pid ${stack.pid}`);
-  row("postgres", addressOf(stack.databaseUrl), pidOf("postgres"));
-  row("temporal", stack.temporalAddress, pidOf("temporal"));
-  row("  Web UI", stack.temporalUiUrl, "");
-  row("broker", stack.awsEndpointUrl, pidOf("broker"));
-  row("worker", "payments, relay, ledger", pidOf("worker"));
-  print("");
-  print("Next, in another terminal:");
-  print(
-    `  npx remit pay${flag} --from alice --to shop --amount 12.50 --currency EUR --key order-1 --wait`,
-  );
-  print(`  npx remit account list${flag}`);
-  print(`  npx remit payment list${flag}`);
-  print(`  npx remit verify${flag}`);
-  print("");
-  print(`kill -9 any of these, then npx remit verify${flag}`);
-  print("Ctrl-C stops everything in order.");
+  const row = (name: string, address: string, pid: string): string =>
+    `  ${name.padEnd(10)} ${address.padEnd(NAME_WIDTH)} ${pid}`.trimEnd();
+  const remit = `npx remit${dataDir === DEFAULT_DATA_DIR ? "" : ` --data-dir ${dataDir}`}`;
+  return [
+    "",
+    `Remit is running (${seconds(tookMs)})`,
+    row("remit dev", `everything under ${dataDir}/`, `pid ${stack.pid}`),
+    row("postgres", withoutPassword(stack.databaseUrl), pidOf("postgres")),
+    row("temporal", stack.temporalAddress, pidOf("temporal")),
+    row("  Web UI", stack.temporalUiUrl, ""),
+    row("broker", stack.awsEndpointUrl, pidOf("broker")),
+    row("worker", "payments, relay, ledger", pidOf("worker")),
+    "",
+    "Next, in another terminal:",
+    `  ${remit} pay --from alice --to shop --amount 12.50 --currency EUR --key order-1 --wait`,
+    `  ${remit} account list`,
+    `  ${remit} payment list`,
+    `  ${remit} verify`,
+    "",
+    `kill -9 any of these, then ${remit} verify`,
+    "Ctrl-C stops everything in order.",
+  ];
 }
 
-// Without the password: a terminal is often shared or recorded.
-function addressOf(databaseUrl: string): string {
+/** What stack.json says, without what only its owner may read. */
+function shownStack({ adminDatabaseUrl: _secret, ...stack }: StackFile): object {
+  return { ...stack, databaseUrl: withoutPassword(stack.databaseUrl) };
+}
+
+// A terminal is often shared or recorded.
+function withoutPassword(databaseUrl: string): string {
   const url = new URL(databaseUrl);
-  return `${url.protocol}//${url.username}@${url.host}${url.pathname}`;
-}
-
-function printStep(name: string, tookMs: number): void {
-  print(`  ✓ ${name.padEnd(40)} ${seconds(tookMs)}`);
+  url.password = "";
+  return url.href;
 }
 
 function seconds(milliseconds: number): string {
   return `${(milliseconds / 1_000).toFixed(1)} s`;
 }
 
-function print(line: string): void {
+function printResult(line: string): void {
   process.stdout.write(`${line}\n`);
+}
+
+function printForPeople(line: string): void {
+  process.stderr.write(`${line}\n`);
 }

@@ -37,7 +37,7 @@ export interface Arrivals {
   /** Announces money to an account; call the result once it is there or will not come. */
   readonly announce: (account: string) => () => void;
   /** Resolves once all that was announced to the account before this call is decided. */
-  readonly settled: (account: string) => Promise<unknown>;
+  readonly settled: (account: string) => Promise<void>;
 }
 
 export function createArrivals(): Arrivals {
@@ -55,7 +55,10 @@ export function createArrivals(): Arrivals {
         resolve();
       };
     },
-    settled: async (account) => await Promise.all(pendingByAccount.get(account) ?? []),
+    settled: async (account) => {
+      const pending = pendingByAccount.get(account);
+      if (pending !== undefined) await Promise.all(pending);
+    },
   };
 }
 

@@ -1,14 +1,13 @@
 import { spawn } from "node:child_process";
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { commandLineOf, isRunning } from "../../src/local/processes.ts";
+import { eventually } from "./eventually.ts";
 import type { ChildProcess } from "node:child_process";
 import type { StackFile } from "../../src/config/stack-file.ts";
 
 const REMIT = join(import.meta.dirname, "..", "..", "bin", "remit.mjs");
 const START_MS_MAX = 90_000;
-const LOOK_AGAIN_MS = 100;
 
 export interface DevRun {
   readonly child: ChildProcess;
@@ -33,11 +32,13 @@ export function runDev(dataDir: string, ...flags: string[]): DevRun {
 /** `remit dev` once its banner is there. */
 export async function startedDev(dataDir: string): Promise<DevRun> {
   const dev = runDev(dataDir);
-  await eventually("the banner is printed", () => {
-    if (dev.child.exitCode !== null) throw new Error(`remit dev ended:\n${dev.output()}`);
-    return dev.output().includes("Ctrl-C stops everything");
-  });
+  await waitUntil("the banner is printed", () => hasBanner(dev) || dev.child.exitCode !== null);
+  if (!hasBanner(dev)) throw new Error(`remit dev ended:\n${dev.output()}`);
   return dev;
+}
+
+function hasBanner(dev: DevRun): boolean {
+  return dev.output().includes("Ctrl-C stops everything");
 }
 
 export function stackOf(dataDir: string): StackFile {
@@ -57,15 +58,14 @@ export function processesOf(dataDir: string, known: readonly number[] = []): num
   return [...new Set([...named, ...known])].filter((pid) => isRunning(pid));
 }
 
-/** Waits until a promise of the system is kept; fails by name after a bound. */
-export async function eventually(
+/** Waits until a promise of the system is kept; fails by its name after a bound. */
+export async function waitUntil(
   promise: string,
   isKept: () => boolean,
   timeoutMs = START_MS_MAX,
 ): Promise<void> {
-  const until = Date.now() + timeoutMs;
-  while (!isKept()) {
-    if (Date.now() > until) throw new Error(`not within ${timeoutMs / 1_000} s: ${promise}`);
-    await delay(LOOK_AGAIN_MS);
-  }
+  const check = (): void => {
+    if (!isKept()) throw new Error(`not within ${timeoutMs / 1_000} s: ${promise}`);
+  };
+  await eventually(check, { timeoutMs });
 }
