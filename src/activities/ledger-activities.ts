@@ -6,14 +6,14 @@ import type { LedgerDecision, LedgerEntryEnd, LedgerEntryInput } from "../workfl
 import { applyLedgerEntries } from "./apply-ledger-entries.ts";
 
 export interface LedgerActivities {
-  applyLedgerEntries(input: LedgerEntryInput): Promise<LedgerEntryEnd>;
+  readonly applyLedgerEntries: (input: LedgerEntryInput) => Promise<LedgerEntryEnd>;
 }
 
 export interface LedgerDependencies {
   readonly database: Database;
   readonly notifier: OutboxNotifier;
   /** Hints to a payment's workflow; resolves also where it is gone. */
-  signalPayment(workflowId: string, decision: LedgerDecision): Promise<void>;
+  readonly signalPayment: (workflowId: string, decision: LedgerDecision) => Promise<void>;
 }
 
 /**

@@ -9,9 +9,9 @@ import { recordPayment } from "./record-payment.ts";
 import type { RecordPaymentResult } from "./record-payment.ts";
 
 export interface PaymentActivities {
-  recordPayment(input: PaymentInput): Promise<RecordPaymentResult>;
-  cancelPayment(input: { paymentId: string }): Promise<PaymentStanding | null>;
-  readPayment(input: { paymentId: string }): Promise<PaymentStanding | null>;
+  readonly recordPayment: (input: PaymentInput) => Promise<RecordPaymentResult>;
+  readonly cancelPayment: (input: { paymentId: string }) => Promise<PaymentStanding | null>;
+  readonly readPayment: (input: { paymentId: string }) => Promise<PaymentStanding | null>;
 }
 
 /** The steps of a payment; each is one transaction and may run any number of times. */

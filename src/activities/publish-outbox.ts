@@ -27,7 +27,7 @@ export interface PublishOutboxSummary {
 export interface PublishOutboxDependencies extends BatchDependencies {
   /** Starts to watch the outbox; `wait` ends at a notification since then, the poll interval, or the signal. */
   watchOutbox(): { wait(signal: AbortSignal): Promise<void> };
-  heartbeat(summary: PublishOutboxSummary): void;
+  readonly heartbeat: (summary: PublishOutboxSummary) => void;
   readonly signal: AbortSignal;
 }
 

@@ -5,7 +5,7 @@ import type { PublishOutboxInput, PublishOutboxSummary } from "./publish-outbox.
 import type { BatchDependencies } from "./publish-outbox-batch.ts";
 
 export interface RelayActivities {
-  publishOutbox(input: PublishOutboxInput): Promise<PublishOutboxSummary>;
+  readonly publishOutbox: (input: PublishOutboxInput) => Promise<PublishOutboxSummary>;
 }
 
 export interface RelayDependencies extends BatchDependencies {

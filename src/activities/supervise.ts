@@ -11,13 +11,13 @@ export interface SupervisionSummary {
 export interface SupervisionDependencies {
   readonly database: Database;
   /** Starts every relay that doesn't run; answers how many there are. */
-  startRelays(): Promise<number>;
+  readonly startRelays: () => Promise<number>;
   /** Starts the payment's workflow unless it runs; answers whether it had to. */
-  startPayment(payment: OpenPayment): Promise<boolean>;
+  readonly startPayment: (payment: OpenPayment) => Promise<boolean>;
 }
 
 export interface SupervisorActivities {
-  startMissing(): Promise<SupervisionSummary>;
+  readonly startMissing: () => Promise<SupervisionSummary>;
 }
 
 /** Below this age a payment is on its normal way, and a look at Temporal for each would be load for nothing. */

@@ -13,14 +13,17 @@ export interface Statement {
 
 /** What a statement runs on: the caller's transaction, or the pool for a statement that is a transaction by itself. */
 export interface Tx {
-  run<Row extends QueryResultRow>(statement: Statement, values: readonly unknown[]): Promise<Row[]>;
+  readonly run: <Row extends QueryResultRow>(
+    statement: Statement,
+    values: readonly unknown[],
+  ) => Promise<Row[]>;
 }
 
 /** A pool with its typed query builder; `close` waits for what is running. */
 export interface Database extends Tx {
   readonly orm: NodePgDatabase<typeof schema>;
   readonly pool: Pool;
-  close(): Promise<void>;
+  readonly close: () => Promise<void>;
 }
 
 export interface DatabaseOptions {

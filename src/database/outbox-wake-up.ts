@@ -14,7 +14,7 @@ const RECONNECT_MS = 1_000;
 
 /** Tells the relays after a commit that there may be something to send. Nothing depends on it. */
 export interface OutboxNotifier {
-  notify(): void;
+  readonly notify: () => void;
 }
 
 /** Sends the first one at once and what follows within 10 ms as one more. */
@@ -45,22 +45,22 @@ export function createOutboxNotifier(pool: Pool): OutboxNotifier {
 /** One LISTEN session a process, shared by its shards: a session per window would lose what falls between two. */
 export interface OutboxListener {
   /** True while the session has proved within the last seconds that it hears. */
-  isAlive(): boolean;
+  readonly isAlive: () => boolean;
   /**
    * Starts to watch; `wait` resolves at the first notification since then, after `timeoutMs`, or on the signal. Watch
    * before you look into the table: what is announced between the look and the wait isn't lost.
    */
-  watch(): OutboxWatch;
-  close(): Promise<void>;
+  readonly watch: () => OutboxWatch;
+  readonly close: () => Promise<void>;
 }
 
 export interface OutboxWatch {
-  wait(timeoutMs: number, signal: AbortSignal): Promise<void>;
+  readonly wait: (timeoutMs: number, signal: AbortSignal) => Promise<void>;
 }
 
 export interface OutboxListenerOptions {
   readonly databaseUrl: string;
-  onStateChange(state: { alive: boolean; reason: string | null }): void;
+  readonly onStateChange: (state: { alive: boolean; reason: string | null }) => void;
 }
 
 /** Connects in the background and for ever again; until it hears, `wait` falls back to its time-out. */

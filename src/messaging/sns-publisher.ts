@@ -33,7 +33,7 @@ export type PublishResult = AcceptedMessage | UnsentMessage;
 
 export interface Publisher {
   /** Sends messages whose order among themselves doesn't matter; answers for each of them. */
-  publish(messages: readonly OutgoingMessage[]): Promise<PublishResult[]>;
+  readonly publish: (messages: readonly OutgoingMessage[]) => Promise<PublishResult[]>;
 }
 
 /** Limits of SNS PublishBatch: entries a call, and bytes a call with names, types and values of the attributes. */

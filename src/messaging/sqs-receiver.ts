@@ -13,10 +13,10 @@ export interface ReceivedMessage {
 
 export interface Receiver {
   /** Long-polls; never cut short: an aborted poll still takes a message and hides it. */
-  receive(max: number): Promise<ReceivedMessage[]>;
-  delete(receiptHandles: readonly string[]): Promise<void>;
+  readonly receive: (max: number) => Promise<ReceivedMessage[]>;
+  readonly delete: (receiptHandles: readonly string[]) => Promise<void>;
   /** Makes the message visible again after so many seconds; 0 gives it back at once. */
-  release(receiptHandles: readonly string[], afterSeconds: number): Promise<void>;
+  readonly release: (receiptHandles: readonly string[], afterSeconds: number) => Promise<void>;
 }
 
 /** The most that one receive or one batch carries. */

@@ -7,8 +7,8 @@ import type { ReceivedMessage, Receiver } from "../messaging/sqs-receiver.ts";
 export interface IntakeDependencies {
   readonly receiver: Receiver;
   /** Resolves once Temporal has the workflow, also where it had it before. Throws where Temporal can't be reached. */
-  startLedgerEntry(message: IncomingMessage): Promise<void>;
-  report(event: IntakeEvent): void;
+  readonly startLedgerEntry: (message: IncomingMessage) => Promise<void>;
+  readonly report: (event: IntakeEvent) => void;
 }
 
 export type IntakeEvent =
@@ -18,9 +18,9 @@ export type IntakeEvent =
 
 export interface Intake {
   /** Null while messages flow; otherwise what is away. */
-  away(): "temporal" | "broker" | null;
+  readonly away: () => "temporal" | "broker" | null;
   /** Starts no new poll, lets the running ones return, and ends when every message in hand has its answer. */
-  stop(): Promise<void>;
+  readonly stop: () => Promise<void>;
 }
 
 /** Messages in hand at once; more would only wait here while their visibility runs out. */

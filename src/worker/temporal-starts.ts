@@ -9,11 +9,11 @@ import type { LedgerDecision, PaymentInput } from "../workflows/messages.ts";
 
 /** What the worker asks of Temporal: starts that a second call can't double, and hints. */
 export interface TemporalStarts {
-  startLedgerEntry(message: IncomingMessage): Promise<void>;
-  signalPayment(workflowId: string, decision: LedgerDecision): Promise<void>;
-  startRelay(range: { fromShard: number; toShard: number }): Promise<void>;
+  readonly startLedgerEntry: (message: IncomingMessage) => Promise<void>;
+  readonly signalPayment: (workflowId: string, decision: LedgerDecision) => Promise<void>;
+  readonly startRelay: (range: { fromShard: number; toShard: number }) => Promise<void>;
   /** Whether it had to be started: false where it runs. */
-  startPayment(payment: OpenPayment): Promise<boolean>;
+  readonly startPayment: (payment: OpenPayment) => Promise<boolean>;
 }
 
 /** A call that takes longer is an outage; there is no deadline by default. */

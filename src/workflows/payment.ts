@@ -128,7 +128,7 @@ function end(paymentId: string, { status, failureCode }: PaymentStanding): Payme
   return { paymentId, status, failureCode };
 }
 
-function contradictionOf({ fingerprint: _, ...input }: PaymentInput): RefusalDetails {
+function contradictionOf(input: PaymentInput): RefusalDetails {
   return {
     code: "idempotency_key_reused",
     message: `key ${input.idempotencyKey} of merchant ${input.merchant} was used with other parameters`,

@@ -13,7 +13,11 @@ let name: string;
 async function sql(url: string, text: string): Promise<void> {
   const client = new Client({ connectionString: url });
   await client.connect();
-  await client.query(text).finally(async () => await client.end());
+  try {
+    await client.query(text);
+  } finally {
+    await client.end();
+  }
 }
 
 beforeEach(async () => {
@@ -33,7 +37,9 @@ describe("migrate", () => {
     const results = await Promise.all(
       [1, 2, 3].map(async () => await migrate({ adminDatabaseUrl })),
     );
-    expect(results.map(({ applied }) => applied.length).toSorted()).toEqual([0, 0, 3]);
+    expect(
+      results.map(({ applied }) => applied.length).toSorted((left, right) => left - right),
+    ).toEqual([0, 0, 3]);
     expect(await migrationStatus({ adminDatabaseUrl })).toMatchObject({ pending: [] });
   });
 

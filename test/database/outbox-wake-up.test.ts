@@ -14,7 +14,9 @@ beforeEach(async () => {
     databaseUrl: database().url,
     onStateChange: ({ alive }) => states.push(alive),
   });
-  await eventually(() => expect(listener.isAlive()).toBe(true));
+  await eventually(() => {
+    if (!listener.isAlive()) throw new Error("the listener does not hear");
+  });
 });
 afterEach(async () => {
   await listener.close();

@@ -106,7 +106,9 @@ describe("claimRows", () => {
     expect(new Set(ids).size).toBe(ids.length);
     for (const rows of claims) {
       for (const [, versions] of Map.groupBy(rows, ({ aggregateId }) => aggregateId)) {
-        const numbers = versions.map(({ aggregateVersion }) => Number(aggregateVersion)).toSorted();
+        const numbers = versions
+          .map(({ aggregateVersion }) => Number(aggregateVersion))
+          .toSorted((left, right) => left - right);
         expect(numbers).toEqual(Array.from({ length: numbers.length }, (_, index) => index + 1));
       }
     }

@@ -152,12 +152,14 @@ describe("recordPayment", () => {
   test("twenty callers with one key at once make one payment", async () => {
     const input = aPayment();
     const results = await Promise.all(
-      Array.from({ length: 20 }, async () =>
-        recordPayment(database().app, {
-          ...input,
-          requestId: randomUUID(),
-          paymentId: aPayment().paymentId,
-        }),
+      Array.from(
+        { length: 20 },
+        async () =>
+          await recordPayment(database().app, {
+            ...input,
+            requestId: randomUUID(),
+            paymentId: aPayment().paymentId,
+          }),
       ),
     );
     expect(results.filter(({ outcome }) => outcome === "recorded")).toHaveLength(1);
@@ -168,8 +170,10 @@ describe("recordPayment", () => {
   test("sixty payments of 100 by twenty clients out of 1,000: ten are paid, none is an error", async () => {
     await fundedAccount(database(), "thousand", { amountMinor: 1_000n });
     const results = await Promise.all(
-      Array.from({ length: 60 }, async () =>
-        recordPayment(database().app, aPayment({ source: "thousand", amountMinor: "100" })),
+      Array.from(
+        { length: 60 },
+        async () =>
+          await recordPayment(database().app, aPayment({ source: "thousand", amountMinor: "100" })),
       ),
     );
     const refused = results.filter(

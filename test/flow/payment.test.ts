@@ -93,7 +93,7 @@ describe("a payment", () => {
     );
     expect(new Set(answers.map(({ paymentId }) => paymentId)).size).toBe(1);
     expect(answers.filter(({ replayed }) => !replayed)).toHaveLength(1);
-    await flow().payments.waitForEnd(answers[0]!, END);
+    for (const answer of answers.slice(0, 1)) await flow().payments.waitForEnd(answer, END);
   });
 
   test("with its key and other parameters is refused by name, while it runs and after its end", async () => {

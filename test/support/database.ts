@@ -18,7 +18,7 @@ export interface TestDatabase {
   readonly url: string;
   readonly adminUrl: string;
   /** Runs SQL as the superuser. */
-  admin<Row extends QueryResultRow>(text: string, values?: unknown[]): Promise<Row[]>;
+  readonly admin: <Row extends QueryResultRow>(text: string, values?: unknown[]) => Promise<Row[]>;
 }
 
 /** Clones the migrated template before the file's tests and drops the clone after them. */
