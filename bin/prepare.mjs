@@ -22,6 +22,8 @@ const STAMP = join(ROOT, "node_modules", ".remit-lock-hash");
 /** The first Node that strips types by itself. */
 const NODE_MIN = [22, 18];
 const LOOK_AGAIN_MS = 300;
+// NODE_ENV=production would leave out the embedded servers. Warnings name packages that run under the new Node anyway.
+const CI = ["ci", "--include=dev", "--include=optional", "--loglevel=error"];
 
 /** Runs a TypeScript file of this repository as the program, with everything that it needs installed. */
 export async function runPrepared(file, args) {
@@ -87,8 +89,7 @@ async function install() {
   say("installing the dependencies (npm ci, once)");
   const npm = npmCommand();
   const status = await new Promise((finish, fail) => {
-    // NODE_ENV=production would leave out the embedded servers.
-    const child = spawn(npm.command, [...npm.args, "ci", "--include=dev", "--include=optional"], {
+    const child = spawn(npm.command, [...npm.args, ...CI], {
       cwd: ROOT,
       env: environmentForNpm(),
       // npm asks nothing when it has no terminal to read from; what it says is progress, not our output.

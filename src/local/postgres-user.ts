@@ -11,23 +11,29 @@ export interface PostgresUser {
 }
 
 /**
- * An ordinary user runs PostgreSQL as itself. For root three ways are tried, by running the binary:
- * a user namespace (it sees itself as `nobody`, the files stay root's, whatever folder they lie in);
- * the user `nobody` with leave to pass root's folders (containers that forbid namespaces);
- * the user `nobody` alone (systems without setpriv), where the folders let it pass.
+ * An ordinary user runs PostgreSQL as itself. For root two ways are tried, by running the binary: a user namespace (it
+ * sees itself as `nobody`, the files stay root's, whatever folder they lie in), then the user `nobody` itself, which
+ * must be able to pass the folders above (containers often forbid namespaces). Capabilities don't help in the second
+ * case: PostgreSQL looks for its own path with access(2), which ignores them.
  */
 export function choosePostgresUser(binary: string): PostgresUser {
   if (process.getuid?.() !== 0) return { prefix: [] };
 
   const nobody = { uid: idOf("-u"), gid: idOf("-g") };
-  const tried: string[] = [];
-  for (const [name, user] of Object.entries(waysFor(nobody))) {
-    const problem = problemOf(binary, user);
-    if (problem === null) return user;
-    tried.push(`${name}: ${problem}`);
-  }
+  const namespace: PostgresUser = {
+    prefix: ["unshare", "--user", `--map-user=${nobody.uid}`, `--map-group=${nobody.gid}`],
+  };
+  const namespaceProblem = problemOf(binary, namespace);
+  if (namespaceProblem === null) return namespace;
+
+  const asNobody: PostgresUser = { prefix: [], spawnAs: nobody, owner: nobody };
+  const nobodyProblem = problemOf(binary, asNobody);
+  if (nobodyProblem === null) return asNobody;
+
   throw new Error(
-    `PostgreSQL refuses to run as root, and no way to run it as somebody else works here (${tried.join("; ")}); run remit as an ordinary user`,
+    "PostgreSQL refuses to run as root, and can't be run as somebody else here " +
+      `(in a user namespace: ${namespaceProblem}; as nobody: ${nobodyProblem}). ` +
+      "Run remit as an ordinary user, or in a folder that every user may pass",
   );
 }
 
@@ -45,28 +51,6 @@ export function giveDataDirTo({ owner }: PostgresUser, dir: string): void {
     lchownSync(join(dir, name), uid, gid);
   }
   chownSync(dir, uid, gid);
-}
-
-function waysFor(nobody: { uid: number; gid: number }): Record<string, PostgresUser> {
-  const { uid, gid } = nobody;
-  const capabilities = "+dac_override,+dac_read_search";
-  return {
-    "user namespace": {
-      prefix: ["unshare", "--user", `--map-user=${uid}`, `--map-group=${gid}`],
-    },
-    setpriv: {
-      prefix: [
-        "setpriv",
-        `--reuid=${uid}`,
-        `--regid=${gid}`,
-        "--clear-groups",
-        `--inh-caps=${capabilities}`,
-        `--ambient-caps=${capabilities}`,
-      ],
-      owner: nobody,
-    },
-    "the user nobody": { prefix: [], spawnAs: nobody, owner: nobody },
-  };
 }
 
 // Whether the way works at all and the binary and its libraries can be reached by it; reads no data folder.

@@ -1,0 +1,62 @@
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { settingsFromStack } from "../src/config/settings.ts";
+import type { Settings } from "../src/config/settings.ts";
+import type { StackFile } from "../src/config/stack-file.ts";
+
+const REPOSITORY_DIR = join(import.meta.dirname, "..");
+const START_MS_MAX = 120_000;
+
+/** A whole Remit as `npm start` gives it, in a folder of its own, and the floor's worker beside it. */
+export interface BenchStack {
+  readonly settings: Settings;
+  close(): Promise<void>;
+}
+
+export async function startBenchStack(): Promise<BenchStack> {
+  const dataDir = join(mkdtempSync(join(tmpdir(), "remit-bench-")), "stack");
+  const remit = spawn(
+    process.execPath,
+    [join(REPOSITORY_DIR, "bin", "remit.mjs"), "dev", "--data-dir", dataDir],
+    { cwd: REPOSITORY_DIR, stdio: ["ignore", "pipe", "inherit"] },
+  );
+  const settings = await untilStarted(remit, dataDir);
+  const floor = spawn(process.execPath, [join(import.meta.dirname, "floor-worker.ts")], {
+    env: { ...process.env, TEMPORAL_ADDRESS: settings.temporal.address },
+    stdio: ["ignore", "ignore", "ignore", "ipc"],
+  });
+  await once(floor, "message");
+  return {
+    settings,
+    close: async () => {
+      floor.kill("SIGKILL");
+      const exited = once(remit, "exit");
+      remit.kill("SIGINT");
+      await exited;
+      rmSync(join(dataDir, ".."), { recursive: true, force: true });
+    },
+  };
+}
+
+/** The demo's verify is the last thing that a start does. */
+async function untilStarted(remit: ChildProcess, dataDir: string): Promise<Settings> {
+  let output = "";
+  remit.stdout?.on("data", (text: Buffer) => (output += text.toString()));
+  const endsAt = Date.now() + START_MS_MAX;
+  while (Date.now() < endsAt) {
+    if (remit.exitCode !== null) throw new Error(`remit dev ended:\n${output}`);
+    if (output.includes("kill -9 any of these")) {
+      await delay(2_000);
+      const stack = JSON.parse(readFileSync(join(dataDir, "stack.json"), "utf8")) as StackFile;
+      return settingsFromStack(stack);
+    }
+    await delay(200);
+  }
+  remit.kill("SIGINT");
+  throw new Error(`remit dev did not start:\n${output}`);
+}
