@@ -8,6 +8,7 @@ import { documentOfAnswer } from "./payment-document.ts";
 import type { PaymentDocument } from "./payment-document.ts";
 import { openPaymentsFile } from "./payments-file.ts";
 import { toProblem } from "./problem.ts";
+import { createProgressBar } from "./progress-bar.ts";
 import { connectTemporal } from "./temporal-connection.ts";
 
 /** Where a command writes: data to `out`, messages to `err`, each a line without its end. */
@@ -68,6 +69,8 @@ function createReport(
   lineCount: number,
 ): Report {
   const startedAt = Date.now();
+  const bar = createProgressBar(process.stderr, lineCount);
+  let done = 0;
   const counts = new Map<string, number>();
   let exitCode = 0;
   return {
@@ -75,9 +78,13 @@ function createReport(
       counts.set(outcomeOf(result), (counts.get(outcomeOf(result)) ?? 0) + 1);
       if ("error" in result) exitCode = Math.max(exitCode, exitCodeOfLine(result.error));
       const document = await documentOf(result, refresh);
+      bar.clear();
       output.out(isJson ? JSON.stringify(document) : lineText(result, document));
+      done += 1;
+      bar.draw(done);
     },
     finish() {
+      bar.clear();
       const words = [...counts].map(([outcome, count]) => `${count} ${outcome}`);
       const seconds = ((Date.now() - startedAt) / 1_000).toFixed(1);
       output.err(`${lineCount} payments in ${seconds} s: ${words.join(", ")}`);

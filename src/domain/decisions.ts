@@ -1,4 +1,5 @@
 import type { ErrorCode } from "./errors.ts";
+import { formatMajor } from "./money.ts";
 import type { CaptureMode, PaymentParameters, PaymentStatus } from "./payment.ts";
 
 /** An account as a decision needs it; amounts in minor units. */
@@ -60,7 +61,7 @@ export function refuseAcceptance(
   if (source.kind !== "world" && available < amount) {
     return {
       code: "insufficient_funds",
-      message: `account ${source.accountId} has ${available} ${source.currency} minor units available, ${amount} are asked for`,
+      message: `account ${source.accountId} has ${formatMajor(available, source.currency)} ${source.currency} available, ${formatMajor(amount, source.currency)} are asked for`,
     };
   }
   return leavesRange({ source, destination, amount });
