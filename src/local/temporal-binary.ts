@@ -48,16 +48,18 @@ export async function ensureTemporalBinary(options: TemporalBinaryOptions): Prom
 
 /** Where downloads are kept for all checkouts of a user; beside the dependencies when there is no home to write to. */
 export function defaultCacheDir(env: NodeJS.ProcessEnv, repositoryDir: string): string {
-  const home = env["HOME"] !== undefined && isAbsolute(env["HOME"]) ? env["HOME"] : homedir();
-  const xdg = env["XDG_CACHE_HOME"];
-  const preferred = xdg !== undefined && isAbsolute(xdg) ? xdg : join(home, ".cache");
+  const fallback = join(repositoryDir, "node_modules", ".cache", "remit");
+  const { HOME: home = homedir(), XDG_CACHE_HOME: xdg = "" } = env;
+  const preferred = isAbsolute(xdg) ? xdg : join(home, ".cache");
+  // An empty HOME would mean the folder that the command happens to run in.
+  if (!isAbsolute(preferred)) return fallback;
   try {
     const directory = join(preferred, "remit");
     mkdirSync(directory, { recursive: true });
     accessSync(directory, constants.W_OK);
     return directory;
   } catch {
-    return join(repositoryDir, "node_modules", ".cache", "remit");
+    return fallback;
   }
 }
 

@@ -1,5 +1,6 @@
 import {
   CreateTopicCommand,
+  ListSubscriptionsByTopicCommand,
   SetSubscriptionAttributesCommand,
   SubscribeCommand,
 } from "@aws-sdk/client-sns";
@@ -82,18 +83,46 @@ async function subscribe(
   sns: SNSClient,
   { topicArn, queueArn }: { topicArn: string; queueArn: string },
 ): Promise<void> {
-  const { SubscriptionArn } = await sns.send(
-    new SubscribeCommand({
-      TopicArn: topicArn,
-      Protocol: "sqs",
-      Endpoint: queueArn,
-      ReturnSubscriptionArn: true,
-    }),
-  );
   const attributes = { RawMessageDelivery: "true", FilterPolicy: JSON.stringify(LEDGER_FILTER) };
+  const existing = await findSubscription(sns, { topicArn, queueArn });
+  if (existing === undefined) {
+    await sns.send(
+      new SubscribeCommand({
+        TopicArn: topicArn,
+        Protocol: "sqs",
+        Endpoint: queueArn,
+        Attributes: attributes,
+      }),
+    );
+    return;
+  }
+  // Subscribe refuses one that exists with other attributes, which an earlier version may have made.
   for (const [AttributeName, AttributeValue] of Object.entries(attributes)) {
     await sns.send(
-      new SetSubscriptionAttributesCommand({ SubscriptionArn, AttributeName, AttributeValue }),
+      new SetSubscriptionAttributesCommand({
+        SubscriptionArn: existing,
+        AttributeName,
+        AttributeValue,
+      }),
     );
   }
+}
+
+async function findSubscription(
+  sns: SNSClient,
+  { topicArn, queueArn }: { topicArn: string; queueArn: string },
+): Promise<string | undefined> {
+  let NextToken: string | undefined;
+  do {
+    const page = await sns.send(
+      new ListSubscriptionsByTopicCommand({
+        TopicArn: topicArn,
+        ...(NextToken === undefined ? {} : { NextToken }),
+      }),
+    );
+    const found = page.Subscriptions?.find(({ Endpoint }) => Endpoint === queueArn);
+    if (found?.SubscriptionArn !== undefined) return found.SubscriptionArn;
+    NextToken = page.NextToken;
+  } while (NextToken !== undefined);
+  return undefined;
 }

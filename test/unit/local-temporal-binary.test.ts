@@ -131,10 +131,8 @@ describe("defaultCacheDir", () => {
     expect(existsSync(env.HOME)).toBe(false);
   });
 
-  test("lies beside the dependencies when there is no home to write to", () => {
-    writeFileSync(join(directory, "file"), "");
-
-    expect(defaultCacheDir({ HOME: join(directory, "file") }, directory)).toBe(
+  test.each(["", "/dev/null"])("lies beside the dependencies when HOME is %j", (home) => {
+    expect(defaultCacheDir({ HOME: home }, directory)).toBe(
       join(directory, "node_modules", ".cache", "remit"),
     );
   });
