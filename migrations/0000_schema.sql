@@ -1,5 +1,5 @@
 -- The schema states the invariants: what can be derived is derived by triggers that the owner owns, and the role of the
--- application has no right to write it (see the grants in 0001_privileges.sql). Amounts are minor units. Row times are
+-- application has no right to write it (see the grants in 0002_privileges.sql). Amounts are minor units. Row times are
 -- clock_timestamp(): now() is the start of the transaction, so a later row could look older.
 
 CREATE TABLE remit.accounts (

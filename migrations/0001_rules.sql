@@ -105,6 +105,8 @@ DECLARE
   held bigint;
   debited numeric;
   credited numeric;
+  transactions bigint;
+  entries bigint;
   settled bigint;
   open bigint;
 BEGIN
@@ -126,13 +128,16 @@ BEGIN
     RAISE EXCEPTION 'payment % is % and holds %, expected %', payment, p.status, held, open
       USING errcode = '23514', constraint = 'payments_hold_check';
   END IF;
+  -- Each of its ledger transactions is one debit of the source and one credit of the destination: a third entry would
+  -- be somebody else's money riding along.
   SELECT coalesce(sum(e.amount) FILTER (WHERE e.direction = 'debit' AND e.account_id = p.source), 0),
-         coalesce(sum(e.amount) FILTER (WHERE e.direction = 'credit' AND e.account_id = p.destination), 0)
-    INTO debited, credited
+         coalesce(sum(e.amount) FILTER (WHERE e.direction = 'credit' AND e.account_id = p.destination), 0),
+         count(DISTINCT t.id), count(*)
+    INTO debited, credited, transactions, entries
     FROM ledger_transactions t
     JOIN ledger_entries e ON e.transaction_id = t.id
    WHERE t.payment_id = payment AND t.kind IN ('payment', 'capture');
-  IF debited <> settled OR credited <> settled OR (p.status = 'settled' AND settled = 0) THEN
+  IF debited <> settled OR credited <> settled OR entries <> 2 * transactions OR (p.status = 'settled' AND settled = 0) THEN
     RAISE EXCEPTION 'payment % is %, booked % out and % in, expected %', payment, p.status, debited, credited, settled
       USING errcode = '23514', constraint = 'payments_booked_check';
   END IF;

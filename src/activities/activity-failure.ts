@@ -2,8 +2,11 @@ import { ApplicationFailure } from "@temporalio/common";
 import { DatabaseError } from "../database/database-error.ts";
 import { DomainError, ERROR_CODES } from "../domain/errors.ts";
 
-/** SQLSTATE classes that come again however often one tries: wrong data, broken rules, missing rights, missing tables. */
-const RETRYING_CANNOT_HELP = /^(22|23|42)/;
+/**
+ * SQLSTATE classes that come again however often one tries: data that no column takes. A missing column, a missing right
+ * or a broken rule can be mended while the step waits, and a failed workflow would leave its payment behind.
+ */
+const RETRYING_CANNOT_HELP = /^(22|54)/;
 
 /** The one place where an error turns into what Temporal keeps: no driver message, no bound parameter. */
 export function toActivityFailure(error: unknown): Error {

@@ -5,7 +5,6 @@ import { violatedConstraint } from "../database/database-error.ts";
 import {
   bookPayment,
   endPayment,
-  insertRefusedMessage,
   readBooking,
   receiveMessage,
   refuseMessage,
@@ -43,13 +42,12 @@ export async function applyLedgerEntries(
   message: Message,
 ): Promise<AppliedMessage> {
   const parsed = paymentCreatedMessage.safeParse(JSON.parse(message.payload));
-  const known = parsed.success && parsed.data.id === message.messageId;
+  const paymentId = parsed.success ? parsed.data.data.paymentId : null;
   for (let decision = 1; ; decision += 1) {
     try {
-      return await inTransaction(database, async (tx) =>
-        known
-          ? await applyPayment(tx, message, parsed.data.data.paymentId)
-          : await refuseUnreadable(tx, message),
+      return await inTransaction(
+        database,
+        async (tx) => await applyPayment(tx, message, paymentId),
       );
     } catch (error) {
       if (decision >= DECISIONS_MAX || violatedConstraint(error) !== CLOSED_MEANWHILE) throw error;
@@ -57,13 +55,18 @@ export async function applyLedgerEntries(
   }
 }
 
-async function applyPayment(tx: Tx, message: Message, paymentId: string): Promise<AppliedMessage> {
+async function applyPayment(
+  tx: Tx,
+  message: Message,
+  paymentId: string | null,
+): Promise<AppliedMessage> {
   const received = await receiveMessage(tx, message, paymentId);
   if (!received.isNew) return await answerAgain(tx, message, paymentId);
   const { payment, source, destination } = received;
   if (payment === null || source === null || destination === null) {
-    await refuseMessage(tx, message.messageId, "payment_not_found");
-    return refused({ error: "payment_not_found", payment: null, status: null });
+    // No event of ours has this id: nothing is touched, and the inbox keeps what came.
+    await refuseMessage(tx, message.messageId, "message_unknown");
+    return refused({ error: "message_unknown", payment: null, status: null });
   }
   if (payment.status !== "pending" || payment.capture !== "automatic") {
     const error = `payment_is_${payment.status}`;
@@ -139,7 +142,7 @@ async function fail(
 async function answerAgain(
   tx: Tx,
   { messageId }: Message,
-  paymentId: string,
+  paymentId: string | null,
 ): Promise<AppliedMessage> {
   const booking = await readBooking(tx, { messageId, paymentId });
   return {
@@ -150,12 +153,6 @@ async function answerAgain(
     error: booking.error,
     payment: booking.payment,
   };
-}
-
-/** Nothing in it can be booked; the intake lets only readable messages through, so this is another writer's mistake. */
-async function refuseUnreadable(tx: Tx, message: Message): Promise<AppliedMessage> {
-  await insertRefusedMessage(tx, message, "message_unreadable");
-  return refused({ error: "message_unreadable", payment: null, status: null });
 }
 
 function refused({

@@ -20,6 +20,8 @@ export interface BatchDependencies {
   readonly database: Tx;
   readonly publisher: Publisher;
   readonly leaseMs: number;
+  /** The longest that one call to the broker takes: none is started when less is left of the lease. */
+  readonly sendTimeoutMs: number;
 }
 
 export interface BatchResult {
@@ -36,6 +38,8 @@ const BATCH_ROWS_MAX = 100;
 const ROWS_PER_AGGREGATE_MAX = 10;
 /** A message at fault is tried this often, with growing pauses, before a person must look. */
 const ATTEMPTS_MAX = 5;
+/** What marking a batch takes at most, so that the mark still finds its lease. */
+const MARK_MS = 1_000;
 const RETRY_BASE_MS = 500;
 const RETRY_CEILING_MS = 60_000;
 
@@ -47,7 +51,8 @@ export async function publishOutboxBatch(
   dependencies: BatchDependencies,
   input: BatchInput,
 ): Promise<BatchResult> {
-  const { database, leaseMs } = dependencies;
+  const { database, leaseMs, sendTimeoutMs } = dependencies;
+  const sendUntil = Date.now() + leaseMs - sendTimeoutMs - MARK_MS;
   const leaseToken = randomUUID();
   const rows = await claimRows(database, {
     ...input,
@@ -56,7 +61,7 @@ export async function publishOutboxBatch(
     leaseToken,
     leaseMs,
   });
-  const sent = await sendInWaves(dependencies, rows, leaseToken);
+  const sent = await sendInWaves(dependencies, rows, { leaseToken, sendUntil });
   if (sent.unsettled.length > 0) await giveBack(database, sent.unsettled, leaseToken);
   const { published, failed, lostLeases, outage } = sent;
   return {
@@ -76,7 +81,7 @@ export async function publishOutboxBatch(
 async function sendInWaves(
   { database, publisher }: BatchDependencies,
   rows: readonly ClaimedRow[],
-  leaseToken: string,
+  { leaseToken, sendUntil }: { leaseToken: string; sendUntil: number },
 ): Promise<{
   published: number;
   failed: number;
@@ -90,7 +95,7 @@ async function sendInWaves(
   let outage: string | null = null;
   while (queues.size > 0 && outage === null) {
     const wave = [...queues.values()].flatMap((queue) => queue.slice(0, 1));
-    const { accepted, unsent } = await sendWave(publisher, wave);
+    const { accepted, unsent } = await sendWave(publisher, wave, sendUntil);
     const marked = await markAccepted(database, accepted, leaseToken);
     totals.published += accepted.length;
     totals.lostLeases += accepted.length - marked;
@@ -111,16 +116,17 @@ async function sendInWaves(
 }
 
 /**
- * Where some got through and others met silence, each of those is tried once more alone: if it fails again while the
- * broker is there, the fault is its own. Throttling is never a message's fault.
+ * Where some got through and others met silence, each of those is tried once more alone: if it fails again and the
+ * broker answers another question right after, the fault is its own. Throttling is never a message's fault.
  */
 async function sendWave(
   publisher: Publisher,
   wave: readonly ClaimedRow[],
+  sendUntil: number,
 ): Promise<{ accepted: AcceptedMessage[]; unsent: UnsentMessage[] }> {
   const accepted: AcceptedMessage[] = [];
   const unsent: UnsentMessage[] = [];
-  for (const result of await publisher.publish(wave)) {
+  for (const result of await publisher.publish(wave, sendUntil)) {
     if (result.kind === "accepted") accepted.push(result);
     else unsent.push(result);
   }
@@ -129,10 +135,11 @@ async function sendWave(
   const settled = unsent.filter(({ kind }) => kind !== "outage");
   for (const { messageId } of unsent.filter(({ kind }) => kind === "outage")) {
     const alone = wave.filter((row) => row.messageId === messageId);
-    const [result] = await publisher.publish(alone);
+    const [result] = await publisher.publish(alone, sendUntil);
     if (result?.kind === "accepted") accepted.push(result);
-    else if (result !== undefined)
-      settled.push(result.kind === "outage" ? { ...result, kind: "fault" } : result);
+    else if (result?.kind === "outage" && (await publisher.isReachable())) {
+      settled.push({ ...result, kind: "fault" });
+    } else if (result !== undefined) settled.push(result);
   }
   return { accepted, unsent: settled };
 }

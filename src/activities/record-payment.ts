@@ -23,18 +23,20 @@ import {
   worldAccountCurrency,
 } from "../domain/ids.ts";
 import { parseAmount } from "../domain/money.ts";
+import { assertCapture } from "../domain/payment.ts";
 import type { PaymentParameters } from "../domain/payment.ts";
 import { assertText } from "../domain/text.ts";
 import type { PaymentInput, PaymentReceipt } from "../workflows/messages.ts";
 
 /**
- * What the transaction decided about a request. `recorded` and `repeated` both carry the first caller's receipt;
- * `refused` and `contradictory` left no payment; `expired`: nobody waited any more, so nothing was recorded.
+ * What was decided about a request. `recorded` and `repeated` both carry the first caller's receipt;
+ * `refused` left its key and no payment; `contradictory` and
+ * `malformed` left nothing of their own; `expired`: nobody waited any more, so nothing was recorded.
  */
 export type RecordPaymentResult =
   | { readonly outcome: "recorded" | "repeated"; readonly receipt: PaymentReceipt }
   | {
-      readonly outcome: "refused" | "contradictory";
+      readonly outcome: "refused" | "contradictory" | "malformed";
       readonly code: ErrorCode;
       readonly message: string;
       readonly requestId: string;
@@ -53,7 +55,9 @@ export async function recordPayment(
   input: PaymentInput,
 ): Promise<RecordPaymentResult> {
   const malformed = refuseMalformed(input);
-  if (malformed !== null) return { outcome: "refused", ...malformed, requestId: input.requestId };
+  if (malformed !== null) {
+    return { outcome: "malformed", ...malformed, requestId: input.requestId };
+  }
   return await inTransaction(database, async (tx) => {
     const claimed = await claimKey(
       tx,
@@ -169,6 +173,7 @@ function refuseMalformed(input: PaymentInput): { code: ErrorCode; message: strin
       throw new DomainError("same_account", `source and destination are both ${input.source}`);
     }
     parseAmount({ amountMinor: input.amountMinor, currency: input.currency });
+    assertCapture(input.capture, "capture");
     if (input.description !== null) assertText(input.description, "description");
     return null;
   } catch (error) {

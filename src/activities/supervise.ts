@@ -1,11 +1,12 @@
 import type { Database } from "../database/database.ts";
 import { openPayments } from "../database/supervision-queries.ts";
-import type { OpenPayment } from "../database/supervision-queries.ts";
+import type { OpenPayment, RecordedPayment } from "../database/supervision-queries.ts";
 
 export interface SupervisionSummary {
   readonly relays: number;
   readonly openPayments: number;
   readonly paymentsStarted: number;
+  readonly messagesTakenUp: number;
 }
 
 export interface SupervisionDependencies {
@@ -13,8 +14,12 @@ export interface SupervisionDependencies {
   /** Starts every relay that doesn't run; answers how many there are. */
   readonly startRelays: () => Promise<number>;
   /** Starts the payment's workflow unless it runs; answers whether it had to. */
-  readonly startPayment: (payment: OpenPayment) => Promise<boolean>;
+  readonly startPayment: (payment: RecordedPayment) => Promise<boolean>;
+  /** Starts the booking of a message whose delivery, or whose workflow, was lost; harmless where it still comes. */
+  readonly startLedgerEntry: (message: LostMessage) => Promise<void>;
 }
+
+type LostMessage = NonNullable<OpenPayment["lost"]>;
 
 export interface SupervisorActivities {
   readonly startMissing: () => Promise<SupervisionSummary>;
@@ -32,12 +37,14 @@ export function createSupervisorActivities({
   database,
   startRelays,
   startPayment,
+  startLedgerEntry,
 }: SupervisionDependencies): SupervisorActivities {
   return {
     async startMissing() {
       const relays = await startRelays();
       let openCount = 0;
       let paymentsStarted = 0;
+      let messagesTakenUp = 0;
       let after = FIRST_ID;
       for (let page = 0; page < PAGES_MAX; page += 1) {
         const late = await openPayments(database, {
@@ -45,14 +52,17 @@ export function createSupervisorActivities({
           after,
           limit: PAGE_ROWS,
         });
-        for (const payment of late) {
-          if (await startPayment(payment)) paymentsStarted += 1;
+        for (const { recorded, lost } of late) {
+          if (await startPayment(recorded)) paymentsStarted += 1;
+          if (lost === null) continue;
+          await startLedgerEntry(lost);
+          messagesTakenUp += 1;
         }
         openCount += late.length;
-        after = late.at(-1)?.paymentId ?? after;
+        after = late.at(-1)?.recorded.paymentId ?? after;
         if (late.length < PAGE_ROWS) break;
       }
-      return { relays, openPayments: openCount, paymentsStarted };
+      return { relays, openPayments: openCount, paymentsStarted, messagesTakenUp };
     },
   };
 }

@@ -48,9 +48,7 @@ export function registerPay(program: Command): void {
     .option("--key <key>", "idempotency key: the same key never pays twice")
     .option("--merchant <merchant>", "whose key it is (default: default)")
     .option("--description <text>", "up to 500 characters")
-    .addOption(
-      new Option("--capture <mode>", "when the money moves").choices(["automatic", "manual"]),
-    )
+    .addOption(new Option("--capture <mode>", "when the money moves").choices(["automatic"]))
     .option("--wait [duration]", "wait until it is settled or failed (30s)", parseDurationMs)
     .option("--file <path>", "a .csv or .jsonl of payments; waits for each")
     .option("--concurrency <n>", `with --file: at a time (${CONCURRENCY})`, integerBetween(1, 999))

@@ -1,7 +1,9 @@
 import { isGrpcCancelledError, isGrpcDeadlineError } from "@temporalio/client";
 import type { Client, WorkflowHandle } from "@temporalio/client";
+import { defaultPayloadConverter } from "@temporalio/common";
 import type { Command } from "commander";
 import { InvalidArgumentError } from "commander";
+import type { PublishOutboxSummary } from "../activities/publish-outbox.ts";
 import { DomainError } from "../domain/errors.ts";
 import {
   relayDrainUpdate,
@@ -22,7 +24,7 @@ export function registerRelay(program: Command): void {
     name: "status",
     about: "what each relay does, since when and why",
     examples: ["remit relay status --json"],
-    ask: async (handle) => await handle.query(relayStatusQuery),
+    ask: async (handle) => await withOutage(handle, await handle.query(relayStatusQuery)),
   });
   registerPause(relay);
   addRelayCommand(relay, {
@@ -33,7 +35,7 @@ export function registerRelay(program: Command): void {
   });
   addRelayCommand(relay, {
     name: "drain",
-    about: "publish what is there, then stop taking more",
+    about: "finish the batch in hand and end the relay; within a minute a new one starts",
     examples: ["remit relay drain"],
     ask: async (handle) => await handle.executeUpdate(relayDrainUpdate),
   });
@@ -71,6 +73,21 @@ function parseRate(text: string): number | null {
   if (text === "off") return null;
   if (/^[1-9][0-9]{0,5}$/.test(text)) return Number(text);
   throw new InvalidArgumentError('<rate>: expected a whole number from 1 to 999999, or "off"');
+}
+
+/** What the window that runs now reports by its heartbeat: a broker that is away stands nowhere else yet. */
+async function withOutage(handle: WorkflowHandle, state: RelayState): Promise<RelayState> {
+  const { raw } = await handle.describe();
+  const payload = raw.pendingActivities?.[0]?.heartbeatDetails?.payloads?.[0];
+  if (!payload || state.mode !== "running") return state;
+  const {
+    outage,
+    outageSince,
+    lostLeases = 0,
+  } = defaultPayloadConverter.fromPayload<Partial<PublishOutboxSummary>>(payload);
+  const now = { ...state, lostLeases: state.lostLeases + lostLeases };
+  if (typeof outage !== "string" || typeof outageSince !== "string") return now;
+  return { ...now, reason: `waits: ${outage}`, since: outageSince };
 }
 
 type AskRelay = (handle: WorkflowHandle) => Promise<RelayState>;

@@ -81,8 +81,8 @@ export function parsePaymentRequest(input: unknown, path?: string): PaymentParam
 
 function parseCapture(reader: RequestReader): CaptureMode {
   const capture = reader.raw("capture") ?? "automatic";
-  if (capture === "automatic" || capture === "manual") return capture;
-  throw reader.wrong("capture", "usage", '"automatic" or "manual"');
+  if (capture === "automatic") return capture;
+  throw reader.wrong("capture", "usage", '"automatic", the only capture that is built so far');
 }
 
 type RequestField = (typeof REQUEST_FIELDS)[number];

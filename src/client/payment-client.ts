@@ -136,6 +136,8 @@ async function accept(client: Client, input: PaymentInput): Promise<PaymentRecei
       if (!canRepeat({ error, failure, attempt })) throw failure;
       // Temporal keeps an update's failure under its id: asked again by that id it would repeat it for ever.
       if (!isRunGone(error)) updateId = `accept:${input.fingerprint}:${randomUUID()}`;
+      // The run that answered so is about to close.
+      await sleep(NOT_READY_PAUSE_MS);
     }
   }
 }
@@ -150,7 +152,7 @@ function canRepeat(last: { error: unknown; failure: unknown; attempt: number }):
   return last.failure instanceof DomainError && ERROR_CODES[last.failure.code].retryable;
 }
 
-const ACCEPT_ATTEMPTS_MAX = 2;
+const ACCEPT_ATTEMPTS_MAX = 4;
 const NOT_READY_PAUSE_MS = 250;
 
 async function executeAccept(

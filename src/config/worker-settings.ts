@@ -13,6 +13,9 @@ export interface WorkerSettings {
   readonly logLevel: (typeof LOG_LEVELS)[number];
 }
 
+/** Between the last send that may start and the end of the lease: the mark, twice over. */
+const MARK_MARGIN_MS = 2_000;
+
 /** Reads what a worker may be told; problems stay with the reader. */
 export function readWorkerSettings(reader: EnvReader): WorkerSettings {
   const settings: WorkerSettings = {
@@ -24,7 +27,7 @@ export function readWorkerSettings(reader: EnvReader): WorkerSettings {
       max: 60_000,
     }),
     // A kill -9 costs the rest of the lease for the claimed rows and their followers.
-    leaseMs: reader.integer("REMIT_LEASE_MS", { fallback: 10_000, min: 1_000, max: 10_000 }),
+    leaseMs: reader.integer("REMIT_LEASE_MS", { fallback: 10_000, min: 3_000, max: 10_000 }),
     sendTimeoutMs: reader.integer("REMIT_SEND_TIMEOUT_MS", {
       fallback: 3_000,
       min: 100,
@@ -32,9 +35,9 @@ export function readWorkerSettings(reader: EnvReader): WorkerSettings {
     }),
     logLevel: reader.oneOf("REMIT_LOG_LEVEL", { fallback: "info", values: LOG_LEVELS }),
   };
-  if (settings.sendTimeoutMs >= settings.leaseMs) {
+  if (settings.sendTimeoutMs > settings.leaseMs - MARK_MARGIN_MS) {
     reader.problem(
-      "REMIT_SEND_TIMEOUT_MS is not less than REMIT_LEASE_MS: a send could outlive its lease",
+      `REMIT_SEND_TIMEOUT_MS is not ${MARK_MARGIN_MS} less than REMIT_LEASE_MS: a send could outlive its lease`,
     );
   }
   return settings;

@@ -212,13 +212,26 @@ export const INVARIANTS: readonly Invariant[] = [
         FROM remit.payments p
         JOIN (SELECT t.payment_id,
                      sum(e.amount) FILTER (WHERE e.direction = 'debit' AND e.account_id = s.source) AS debited,
-                     sum(e.amount) FILTER (WHERE e.direction = 'credit' AND e.account_id = s.destination) AS credited
+                     sum(e.amount) FILTER (WHERE e.direction = 'credit' AND e.account_id = s.destination) AS credited,
+                     count(*) AS entries
                 FROM remit.ledger_transactions t
                 JOIN remit.payments s ON s.id = t.payment_id
                 JOIN remit.ledger_entries e ON e.transaction_id = t.id
                WHERE t.kind = 'payment'
                GROUP BY t.payment_id) m ON m.payment_id = p.id
-       WHERE m.debited IS DISTINCT FROM p.amount OR m.credited IS DISTINCT FROM p.amount`,
+       WHERE m.debited IS DISTINCT FROM p.amount OR m.credited IS DISTINCT FROM p.amount OR m.entries <> 2
+      UNION ALL
+      SELECT format('event %s was refused (%s) and its payment %s is still pending', i.message_id, i.error, p.id)
+        FROM remit.inbox i
+        JOIN remit.outbox o ON o.id = i.message_id
+        JOIN remit.payments p ON p.id::text = o.aggregate_id
+       WHERE i.consumer = 'ledger' AND i.outcome = 'refused' AND o.type = 'payment.created' AND p.status = 'pending'
+      UNION ALL
+      SELECT format('ledger transaction %s is a %s without the %s', t.id, t.kind, t.kind)
+        FROM remit.ledger_transactions t
+        LEFT JOIN remit.captures c ON c.id = t.capture_id AND c.status = 'settled'
+        LEFT JOIN remit.refunds r ON r.id = t.refund_id AND r.status = 'settled'
+       WHERE t.kind = 'capture' AND c.id IS NULL OR t.kind = 'refund' AND r.id IS NULL`,
   },
   {
     number: 10,

@@ -43,13 +43,15 @@ const PAYMENT_JSON = `jsonb_build_object(
           'capture', p.capture, 'status', p.status, 'version', p.version::text)`;
 
 /**
- * Claims the message and, if it is new, locks its payment. The inbox row is written as booked; `refuseMessage` changes
- * that in the same transaction. A message whose inbox row was purged is known by its ledger transaction.
+ * Claims the message and, if it is new, locks its payment. Which payment that is, the outbox row of this id says, and
+ * not the message, which anybody could have put into the queue; only after that row was purged the message is believed,
+ * if its payment's events were purged. The inbox row is written as booked; `refuseMessage` changes that in the same
+ * transaction. A message whose inbox row was purged is known by its ledger transaction.
  */
 export async function receiveMessage(
   tx: Tx,
   message: Message,
-  paymentId: string,
+  claimedPaymentId: string | null,
 ): Promise<ReceivedMessage> {
   const [row] = await tx.run<{
     is_new: boolean;
@@ -67,10 +69,19 @@ export async function receiveMessage(
          WHERE NOT EXISTS (SELECT FROM remit.ledger_transactions WHERE message_id = $1)
             ON CONFLICT (consumer, message_id) DO NOTHING
         RETURNING message_id
+      ), event AS MATERIALIZED (
+        SELECT o.aggregate_id::uuid AS payment_id
+          FROM remit.outbox o
+         WHERE o.id = $1 AND o.aggregate_type = 'payment' AND o.type = 'payment.created'
+        UNION ALL
+        SELECT $4::uuid
+          FROM remit.outbox_heads h
+         WHERE h.aggregate_type = 'payment' AND h.aggregate_id = $4::uuid::text AND h.purged_version > 0
+         LIMIT 1
       ), payment AS MATERIALIZED (
         SELECT p.*
           FROM received
-          JOIN remit.payments p ON p.id = $4
+          JOIN remit.payments p ON p.id = (SELECT payment_id FROM event)
            FOR NO KEY UPDATE OF p
       )
       SELECT EXISTS (SELECT FROM received) AS is_new,
@@ -79,7 +90,7 @@ export async function receiveMessage(
              (SELECT ${ACCOUNT_JSON} FROM payment p JOIN remit.accounts a ON a.id = p.source) AS source,
              (SELECT ${ACCOUNT_JSON} FROM payment p JOIN remit.accounts a ON a.id = p.destination) AS destination`,
     },
-    [message.messageId, message.type, message.payload, paymentId],
+    [message.messageId, message.type, message.payload, claimedPaymentId],
   );
   if (row === undefined) throw new Error("receive_message returned no row");
   return {
@@ -126,7 +137,8 @@ export async function readBooking(
                FROM (SELECT $1::uuid AS message_id, $2::uuid AS payment_id) m
                LEFT JOIN remit.inbox i ON i.consumer = '${CONSUMER}' AND i.message_id = m.message_id
                LEFT JOIN remit.ledger_transactions t ON t.message_id = m.message_id
-               LEFT JOIN remit.payments p ON p.id = m.payment_id
+               LEFT JOIN remit.outbox o ON o.id = m.message_id AND o.aggregate_type = 'payment'
+               LEFT JOIN remit.payments p ON p.id = coalesce(t.payment_id, o.aggregate_id::uuid, m.payment_id)
               LIMIT 1`,
     },
     [messageId, paymentId],
@@ -159,19 +171,6 @@ export async function refuseMessage(tx: Tx, messageId: string, error: string): P
                 AND message_id = $1`,
     },
     [messageId, error],
-  );
-}
-
-/** A message that names no payment of ours: kept whole, so that a person can read what came. */
-export async function insertRefusedMessage(tx: Tx, message: Message, error: string): Promise<void> {
-  await tx.run(
-    {
-      name: "insert_refused_message",
-      text: `INSERT INTO remit.inbox (consumer, message_id, type, payload, processed_at, outcome, error)
-             VALUES ('${CONSUMER}', $1, $2, $3, clock_timestamp(), 'refused', $4)
-                 ON CONFLICT (consumer, message_id) DO NOTHING`,
-    },
-    [message.messageId, message.type, message.payload, error],
   );
 }
 

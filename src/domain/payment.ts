@@ -1,3 +1,5 @@
+import { DomainError } from "./errors.ts";
+
 export const PAYMENT_STATUSES = [
   "pending",
   "authorized",
@@ -9,6 +11,18 @@ export const PAYMENT_STATUSES = [
   "expired",
 ] as const;
 export type PaymentStatus = (typeof PAYMENT_STATUSES)[number];
+
+/**
+ * Manual capture is laid out in tables and states and not built yet.
+ * @throws DomainError `usage`
+ */
+export function assertCapture(value: string, path: string): void {
+  if (value === "automatic") return;
+  throw new DomainError(
+    "usage",
+    `${path}: expected automatic, the only capture that is built so far, found ${JSON.stringify(value)}`,
+  );
+}
 
 export type CaptureMode = "automatic" | "manual";
 

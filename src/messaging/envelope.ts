@@ -31,11 +31,16 @@ export type ParsedMessage =
 export function parseMessage(body: string): ParsedMessage {
   const json = parseJson(body);
   if (json === undefined) return { ok: false, reason: "the body is not JSON" };
+  const reason = unstorable(json, 0);
+  if (reason !== null) return { ok: false, reason };
   const raw = cloudEvent.safeParse(json);
   if (raw.success) return accept(raw.data, body);
   const wrapped = snsEnvelope.safeParse(json);
   if (!wrapped.success) return { ok: false, reason: z.prettifyError(raw.error) };
-  const inner = cloudEvent.safeParse(parseJson(wrapped.data.Message));
+  const content = parseJson(wrapped.data.Message);
+  const hidden = unstorable(content, 0);
+  if (hidden !== null) return { ok: false, reason: hidden };
+  const inner = cloudEvent.safeParse(content);
   if (!inner.success) return { ok: false, reason: z.prettifyError(inner.error) };
   return accept(inner.data, wrapped.data.Message);
 }
@@ -43,6 +48,27 @@ export function parseMessage(body: string): ParsedMessage {
 function accept({ id, type }: z.infer<typeof cloudEvent>, payload: string): ParsedMessage {
   return { ok: true, message: { messageId: id, type, payload } };
 }
+
+/** What no jsonb column takes is left to the dead-letter queue; the inbox could not keep it. Our own events never are. */
+function unstorable(value: unknown, depth: number): string | null {
+  if (depth > DEPTH_MAX) return `the body is nested deeper than ${DEPTH_MAX}`;
+  if (typeof value === "string") {
+    return value.isWellFormed() && !value.includes("\0")
+      ? null
+      : "the body has U+0000 or a lone surrogate";
+  }
+  if (typeof value === "number") {
+    return Number.isFinite(value) ? null : "the body has a number beyond every range";
+  }
+  if (typeof value !== "object" || value === null) return null;
+  for (const [name, part] of Object.entries(value)) {
+    const reason = unstorable(name, depth + 1) ?? unstorable(part, depth + 1);
+    if (reason !== null) return reason;
+  }
+  return null;
+}
+
+const DEPTH_MAX = 32;
 
 function parseJson(text: string): unknown {
   try {

@@ -1,4 +1,4 @@
-import { PublishBatchCommand } from "@aws-sdk/client-sns";
+import { GetTopicAttributesCommand, PublishBatchCommand } from "@aws-sdk/client-sns";
 import type {
   MessageAttributeValue,
   PublishBatchRequestEntry,
@@ -32,8 +32,16 @@ export interface UnsentMessage {
 export type PublishResult = AcceptedMessage | UnsentMessage;
 
 export interface Publisher {
-  /** Sends messages whose order among themselves doesn't matter; answers for each of them. */
-  readonly publish: (messages: readonly OutgoingMessage[]) => Promise<PublishResult[]>;
+  /**
+   * Sends messages whose order among themselves doesn't matter; answers for each of them. After `until` (ms since the
+   * epoch) no further call is made: what is left is answered as `throttled`, since nothing is known of it.
+   */
+  readonly publish: (
+    messages: readonly OutgoingMessage[],
+    until?: number,
+  ) => Promise<PublishResult[]>;
+  /** Whether the broker answers at all right now. */
+  readonly isReachable: () => Promise<boolean>;
 }
 
 /** Limits of SNS PublishBatch: entries a call, and bytes a call with names, types and values of the attributes. */
@@ -91,18 +99,34 @@ export function createSnsPublisher(sns: SNSClient, topicArn: string): Publisher 
   }
 
   return {
-    async publish(messages) {
+    async isReachable() {
+      try {
+        await sns.send(new GetTopicAttributesCommand({ TopicArn: topicArn }));
+        return true;
+      } catch (error) {
+        // A refusal is an answer, too.
+        return (
+          (error as { $fault?: unknown }).$fault === "client" &&
+          classify(error).kind !== "throttled"
+        );
+      }
+    },
+    async publish(messages, until = Number.POSITIVE_INFINITY) {
       const calls = pack(messages);
       const results: PublishResult[] = [];
       const runNext = async (): Promise<void> => {
         for (let call = calls.shift(); call !== undefined; call = calls.shift()) {
-          results.push(...(await send(call)));
+          results.push(...(Date.now() < until ? await send(call) : call.map(notSent)));
         }
       };
       await Promise.all(Array.from({ length: CALLS_IN_FLIGHT_MAX }, runNext));
       return results;
     },
   };
+}
+
+function notSent({ messageId }: OutgoingMessage): UnsentMessage {
+  return { kind: "throttled", messageId, error: "not sent: the lease is nearly over" };
 }
 
 function pack(messages: readonly OutgoingMessage[]): OutgoingMessage[][] {

@@ -8,6 +8,8 @@ export interface IntakeDependencies {
   readonly receiver: Receiver;
   /** Resolves once Temporal has the workflow, also where it had it before. Throws where Temporal can't be reached. */
   readonly startLedgerEntry: (message: IncomingMessage) => Promise<void>;
+  /** Resolves where Temporal answers. */
+  readonly probeTemporal: () => Promise<void>;
   readonly report: (event: IntakeEvent) => void;
 }
 
@@ -26,6 +28,8 @@ export interface Intake {
 /** Messages in hand at once; more would only wait here while their visibility runs out. */
 const SLOTS = 40;
 const POLLERS = 2;
+/** Not 0: the other poller would have it again at once, and fauxqs 2.4 loses a message that is given back with 0. */
+const GIVE_BACK_SECONDS = 2;
 const BACKOFF_BASE_MS = 200;
 const BACKOFF_CEILING_MS = 5_000;
 /** Deletes of this long are sent together, ten in a call. */
@@ -68,24 +72,36 @@ export function startLedgerIntake(dependencies: IntakeDependencies): Intake {
       deletes.add(received.receiptHandle);
     } catch (error) {
       goAway("temporal", error);
-      await receiver.release([received.receiptHandle], 0).catch(() => undefined);
+      // A refused release is no loss: the message comes back when its visibility ends.
+      await receiver.release([received.receiptHandle], GIVE_BACK_SECONDS).catch(() => undefined);
+    }
+  }
+
+  async function temporalIsBack(): Promise<boolean> {
+    try {
+      await dependencies.probeTemporal();
+      comeBack("temporal");
+      return true;
+    } catch (error) {
+      goAway("temporal", error);
+      return false;
     }
   }
 
   async function poll(): Promise<void> {
     while (!stopping.signal.aborted) {
-      // While Temporal is away one message at a time is tried: an outage must not fill the dead-letter queue.
       if (failures > 0) await pause(backoffMs(failures), stopping.signal);
       if (stopping.signal.aborted) return;
+      // While Temporal is away nothing is received: each receive counts towards the dead-letter limit.
+      if (away === "temporal" && !(await temporalIsBack())) continue;
       while (inHand.size > SLOTS - RECEIVE_MAX) await Promise.race(inHand);
       try {
-        const messages = await receiver.receive(failures > 0 ? 1 : RECEIVE_MAX);
+        const messages = await receiver.receive(RECEIVE_MAX);
         comeBack("broker");
         for (const message of messages) {
           const work = handle(message).finally(() => inHand.delete(work));
           inHand.add(work);
         }
-        if (away === "temporal") await Promise.all(inHand);
       } catch (error) {
         goAway("broker", error);
       }

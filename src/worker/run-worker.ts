@@ -69,6 +69,7 @@ export async function runWorker(
       database,
       startRelays: async () => await startRelays(starts, settings),
       startPayment: starts.startPayment,
+      startLedgerEntry: starts.startLedgerEntry,
     });
     const workers = await createWorkers({
       settings,
@@ -168,6 +169,7 @@ function createActivities({
             publisher: createSnsPublisher(sns, settings.topicArn),
             listener,
             leaseMs: settings.worker.leaseMs,
+            sendTimeoutMs: settings.worker.sendTimeoutMs,
             pollIntervalMs: settings.worker.pollIntervalMs,
           }),
         ),
@@ -190,6 +192,7 @@ function startIntake({
   const intake = startLedgerIntake({
     receiver: createSqsReceiver({ polling, answering, queueUrl: settings.ledgerQueueUrl }),
     startLedgerEntry: starts.startLedgerEntry,
+    probeTemporal: starts.probe,
     report: (event) => reportIntake(logger, event),
   });
   return { close: intake.stop };

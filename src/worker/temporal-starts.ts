@@ -1,7 +1,7 @@
 import { WorkflowExecutionAlreadyStartedError, WorkflowNotFoundError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import { defineSearchAttributeKey } from "@temporalio/common";
-import type { OpenPayment } from "../database/supervision-queries.ts";
+import type { RecordedPayment } from "../database/supervision-queries.ts";
 import { workflowIds } from "../domain/ids.ts";
 import type { IncomingMessage } from "../messaging/envelope.ts";
 import { TASK_QUEUES, WORKFLOW_TYPES } from "../workflows/messages.ts";
@@ -9,11 +9,12 @@ import type { LedgerDecision, PaymentInput } from "../workflows/messages.ts";
 
 /** What the worker asks of Temporal: starts that a second call can't double, and hints. */
 export interface TemporalStarts {
+  readonly probe: () => Promise<void>;
   readonly startLedgerEntry: (message: IncomingMessage) => Promise<void>;
   readonly signalPayment: (workflowId: string, decision: LedgerDecision) => Promise<void>;
   readonly startRelay: (range: { fromShard: number; toShard: number }) => Promise<void>;
   /** Whether it had to be started: false where it runs. */
-  readonly startPayment: (payment: OpenPayment) => Promise<boolean>;
+  readonly startPayment: (payment: RecordedPayment) => Promise<boolean>;
 }
 
 /** A call that takes longer is an outage; there is no deadline by default. */
@@ -32,6 +33,9 @@ export function createTemporalStarts(client: Client): TemporalStarts {
   const bounded = async <Result>(call: () => Promise<Result>): Promise<Result> =>
     await client.connection.withDeadline(Date.now() + CALL_MS_MAX, call);
   return {
+    probe: async () => {
+      await bounded(async () => await client.workflowService.getSystemInfo({}));
+    },
     startLedgerEntry: async (message) => {
       await bounded(async () => await startLedgerEntry(client, message));
     },
@@ -91,7 +95,7 @@ async function startLedgerEntry(
   }
 }
 
-async function adoptPayment(client: Client, payment: OpenPayment): Promise<boolean> {
+async function adoptPayment(client: Client, payment: RecordedPayment): Promise<boolean> {
   const { merchant, idempotencyKey, currency, paymentId } = payment;
   const input: PaymentInput = {
     ...payment,

@@ -1,4 +1,4 @@
-import { setCurrentDetails } from "@temporalio/workflow";
+import { CancellationScope, setCurrentDetails } from "@temporalio/workflow";
 import type { LedgerEntryEnd, LedgerEntryInput } from "./messages.ts";
 import { databaseStep } from "./database-step.ts";
 
@@ -12,7 +12,10 @@ const applyLedgerEntries = databaseStep<LedgerEntryInput, LedgerEntryEnd>(
  * Run twice it answers with the first decision: the inbox row stands in the transaction that booked.
  */
 export async function ledgerEntry(input: LedgerEntryInput): Promise<LedgerEntryEnd> {
-  const decision = await applyLedgerEntries(input);
+  // A cancel from outside can't leave a message undecided: its payment would hold its money for ever.
+  const decision = await CancellationScope.nonCancellable(
+    async () => await applyLedgerEntries(input),
+  );
   setCurrentDetails(sentence(decision));
   return decision;
 }

@@ -12,7 +12,7 @@ import {
 import { defineSearchAttributeKey } from "@temporalio/common";
 import type { PaymentStanding } from "../activities/cancel-payment.ts";
 import type { RecordPaymentResult } from "../activities/record-payment.ts";
-import { isTerminal } from "../domain/payment.ts";
+import { PAYMENT_STATUSES, isTerminal } from "../domain/payment.ts";
 import { databaseStep } from "./database-step.ts";
 import { acceptUpdate, ledgerDecisionSignal } from "./messages.ts";
 import type {
@@ -50,28 +50,40 @@ export async function payment(input: PaymentInput): Promise<PaymentEnd> {
   let receipt: PaymentReceipt | undefined;
   let refusal: RefusalDetails | undefined;
   let decision: LedgerDecision | undefined;
+  let ownsKey = false;
 
-  setHandler(ledgerDecisionSignal, (news) => void (decision = news), {
-    description:
-      "The ledger has booked or refused this payment; a hint, PostgreSQL holds the decision",
-  });
+  setHandler(
+    ledgerDecisionSignal,
+    (news) => {
+      if (isDecision(news)) decision = news;
+    },
+    {
+      description:
+        "The ledger has booked or refused this payment; a hint, PostgreSQL holds the decision",
+    },
+  );
   setHandler(
     acceptUpdate,
     async ({ fingerprint }) => {
-      if (fingerprint !== input.fingerprint) throw refused(contradictionOf(input));
       await condition(() => receipt !== undefined || refusal !== undefined);
+      if (fingerprint !== input.fingerprint) {
+        // Only a run whose own request stands behind the key may call another one contradictory.
+        throw refused(ownsKey ? contradictionOf(input) : askAgain(input));
+      }
       if (receipt === undefined) throw refused(refusal);
       return receipt;
     },
     { description: "Answers with the receipt of the first request that used this key" },
   );
 
-  const result = await recordPayment(input);
+  // A cancel that comes in between is answered by the payment that was recorded, not by leaving it behind.
+  const result = await CancellationScope.nonCancellable(async () => await recordPayment(input));
   // Its update stays unanswered: a stored answer would meet every later repeat of this key, a closed run does not.
   if (result.outcome === "expired") {
     setCurrentDetails("Nobody waited for this request any more, so nothing was recorded.");
     return { paymentId: null, status: "refused", failureCode: "outcome_unknown" };
   }
+  ownsKey = result.outcome === "refused" || "receipt" in result;
   if (!("receipt" in result)) {
     refusal = result;
     setCurrentDetails(`**Refused**: ${result.message} (\`${result.code}\`). No money moved.`);
@@ -126,6 +138,21 @@ function end(paymentId: string, { status, failureCode }: PaymentStanding): Payme
   );
   if (status !== "settled") upsertSearchAttributes([{ key: STATUS, value: status }]);
   return { paymentId, status, failureCode };
+}
+
+/** A signal can be sent by hand: what isn't a decision is no hint. */
+function isDecision(news: unknown): news is LedgerDecision {
+  if (typeof news !== "object" || news === null) return false;
+  const { status } = news as Partial<LedgerDecision>;
+  return PAYMENT_STATUSES.some((known) => known === status && isTerminal(known));
+}
+
+function askAgain({ idempotencyKey, merchant, requestId }: PaymentInput): RefusalDetails {
+  return {
+    code: "outcome_unknown",
+    message: `another request with key ${idempotencyKey} of merchant ${merchant} was just refused: ask again`,
+    requestId,
+  };
 }
 
 function contradictionOf(input: PaymentInput): RefusalDetails {

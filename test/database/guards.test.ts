@@ -155,6 +155,47 @@ describe("the ledger", () => {
     ).toBe("ledger_transactions_one_payment_key");
   });
 
+  test("captures, refunds and their bookings can't be written before their rules are there", async () => {
+    for (const statement of [
+      "INSERT INTO remit.refunds (id, payment_id, amount, currency) VALUES (gen_random_uuid(), gen_random_uuid(), 1, 'EUR')",
+      "INSERT INTO remit.captures (id, payment_id, amount, final) VALUES (gen_random_uuid(), gen_random_uuid(), 1, true)",
+      "INSERT INTO remit.ledger_transactions (id, message_id, payment_id, refund_id, kind) VALUES (gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'refund')",
+      "UPDATE remit.payments SET refunded_amount = 1",
+    ]) {
+      expect(await attempt([statement])).toBe(PERMISSION_DENIED);
+    }
+  });
+
+  test("nobody else's money can ride along in a booking", async () => {
+    const [id, event] = [uuidv7(), uuidv7()];
+    expect(
+      await attempt(
+        [
+          "INSERT INTO remit.ledger_transactions (id, message_id, payment_id, kind) VALUES ($1, $2, $3, 'payment')",
+          id,
+          randomUUID(),
+          pending,
+        ],
+        ["UPDATE remit.holds SET remaining = 0 WHERE payment_id = $1", pending],
+        [
+          `INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency)
+           SELECT gen_random_uuid(), $1, account, direction, amount, 'EUR'
+             FROM (VALUES ('alice', 'debit', 1250), ('shop', 'credit', 1250), ('alice', 'debit', 5), ('alice', 'credit', 5)) e (account, direction, amount)`,
+          id,
+        ],
+        [
+          "INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, type, payload) VALUES ($1, 'payment', $2, 'payment.settled', '{}')",
+          event,
+          pending,
+        ],
+        [
+          "UPDATE remit.payments SET status = 'settled', captured_amount = amount, settled_at = now(), version = 2 WHERE id = $1",
+          pending,
+        ],
+      ),
+    ).toBe("payments_booked_check");
+  });
+
   test("money can't be booked while its payment stays pending, nor to another account", async () => {
     const book = async (account: string): Promise<string> => {
       const id = uuidv7();

@@ -62,13 +62,16 @@ async function row(id: string): Promise<Record<string, unknown> | undefined> {
 /** A broker that accepts everything but what `refuse` names, and remembers the order of what it took. */
 function scriptedBroker(
   refuse: (message: OutgoingMessage) => PublishResult["kind"] = () => "accepted",
+  { isReachable = true } = {},
 ): {
   sent: string[];
   publish(messages: readonly OutgoingMessage[]): Promise<PublishResult[]>;
+  isReachable(): Promise<boolean>;
 } {
   const sent: string[] = [];
   return {
     sent,
+    isReachable: async () => await Promise.resolve(isReachable),
     publish: async (messages) =>
       await Promise.resolve(
         messages.map((message): PublishResult => {
@@ -84,7 +87,7 @@ function scriptedBroker(
 
 async function relayOnce(broker: ReturnType<typeof scriptedBroker>): Promise<BatchResult> {
   return await publishOutboxBatch(
-    { database: database().app, publisher: broker, leaseMs: 10_000 },
+    { database: database().app, publisher: broker, leaseMs: 10_000, sendTimeoutMs: 3_000 },
     ALL,
   );
 }
@@ -277,6 +280,21 @@ describe("publishOutboxBatch", () => {
     );
     expect(await relayOnce(broker)).toMatchObject({ published: 1, failed: 1, outage: null });
     expect(await row(silent)).toMatchObject({ status: "PENDING", attempts: 1 });
+  });
+
+  test("a broker that goes away in the middle of a batch burns no attempt", async () => {
+    const [silent = ""] = await events("silent", 1);
+    await events("loud", 1);
+    const broker = scriptedBroker(
+      ({ messageId }) => (messageId === silent ? "outage" : "accepted"),
+      { isReachable: false },
+    );
+    expect(await relayOnce(broker)).toMatchObject({
+      published: 1,
+      failed: 0,
+      outage: "outage on purpose",
+    });
+    expect(await row(silent)).toMatchObject({ status: "PENDING", attempts: 0, claims: 0 });
   });
 
   test("a relay that dies between send and mark publishes again after the lease, and nothing is lost", async () => {

@@ -134,7 +134,7 @@ describe("recordPayment", () => {
     async (code, overrides) => {
       const input = aPayment(overrides);
       expect(await recordPayment(database().app, input)).toMatchObject({
-        outcome: "refused",
+        outcome: "malformed",
         code,
       });
       expect(await leftBy(input)).toEqual(NOTHING);

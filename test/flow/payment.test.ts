@@ -226,4 +226,59 @@ describe("a payment", () => {
       status: "settled",
     });
   });
+
+  test("repeated rightly while a contradictory request with its key runs gets its receipt", async () => {
+    const first = request();
+    await flow().payments.waitForEnd(await flow().payments.pay(first), END);
+    for (let round = 0; round < 10; round += 1) {
+      const [wrong, right] = await Promise.allSettled([
+        flow().payments.pay({ ...first, amount: "2.00" }),
+        flow().payments.pay(first),
+      ]);
+      expect(wrong).toMatchObject({
+        status: "rejected",
+        reason: { code: "idempotency_key_reused" },
+      });
+      expect(right).toMatchObject({ status: "fulfilled", value: { replayed: true } });
+    }
+  });
+
+  test("whose booking an operator terminates is booked by the supervisor", async () => {
+    const { app, admin } = flow().database;
+    const relay = flow().client.workflow.getHandle(
+      workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }),
+    );
+    await relay.executeUpdate("pause", { args: [{ reason: "to lose the message" }] });
+    const answer = await flow().payments.pay(request());
+    // As if it had been published and its delivery, or its workflow, were lost.
+    await admin(
+      `SET session_replication_role = replica;
+       UPDATE remit.outbox SET status = 'PUBLISHED', broker_message_id = 'lost', published_at = now() - interval '1 hour' WHERE aggregate_id = '${answer.paymentId}';
+       UPDATE remit.payments SET created_at = now() - interval '1 hour' WHERE id = '${answer.paymentId}';
+       SET session_replication_role = origin`,
+    );
+    const supervision = await flow().client.workflow.execute("supervisor", {
+      workflowId: "supervise-now",
+      taskQueue: "payments",
+      args: [],
+    });
+    await relay.executeUpdate("resume", { args: [] });
+    expect(supervision).toMatchObject({ openPayments: 1, messagesTakenUp: 1 });
+    expect(await flow().payments.waitForEnd(answer, END)).toMatchObject({ status: "settled" });
+    expect((await tracePayment(app, answer.paymentId)).transactions).toHaveLength(1);
+  });
+
+  test("takes no hint that isn't a decision", async () => {
+    const relay = flow().client.workflow.getHandle(
+      workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }),
+    );
+    await relay.executeUpdate("pause", { args: [{ reason: "to send nonsense in between" }] });
+    const answer = await flow().payments.pay(request());
+    const handle = flow().client.workflow.getHandle(answer.workflowId);
+    for (const nonsense of [null, "settled", 5, { status: "pending" }, { status: "rich" }]) {
+      await handle.signal("ledgerDecision", nonsense);
+    }
+    await relay.executeUpdate("resume", { args: [] });
+    expect(await flow().payments.waitForEnd(answer, END)).toMatchObject({ status: "settled" });
+  });
 });

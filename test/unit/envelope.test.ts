@@ -31,6 +31,10 @@ describe("parseMessage", () => {
     wrap("{}"),
     wrap("nope"),
     JSON.stringify({ ...event, id: "1" }),
+    JSON.stringify({ ...event, data: { text: "\u0000" } }),
+    JSON.stringify({ ...event, data: { text: "\ud800" } }),
+    raw.replace('"9007199254740993"', "1e999999"),
+    raw.replace('"9007199254740993"', "[".repeat(40_000) + "]".repeat(40_000)),
   ])("malformed %j is refused with a reason", (body) => {
     const parsed = parseMessage(body);
     expect(parsed.ok).toBe(false);

@@ -87,7 +87,6 @@ describe("fingerprintOf", () => {
       { from: "shop", to: "alice" },
       { amount: "12.51" },
       { currency: "USD" },
-      { capture: "manual" },
       { description: "" },
       { description: "x" },
     ];
