@@ -42,10 +42,11 @@ export async function payLines(input: PayLinesInput): Promise<void> {
   const lookAhead = createSlots(input.concurrency * LOOK_AHEAD_PER_SLOT);
   const running = new Set<Promise<void>>();
   const failures: unknown[] = [];
+  const silence: Lanes["silence"] = { line: null };
   for await (const line of input.lines) {
     await lookAhead.acquire();
     if (failures.length > 0) break;
-    const work = payLine(line, { input, slots, turns, arrivals })
+    const work = payLine(line, { input, slots, turns, arrivals, silence })
       .catch((error: unknown) => {
         failures.push(error);
       })
@@ -69,10 +70,12 @@ interface Lanes {
   readonly slots: Slots;
   readonly turns: Turns;
   readonly arrivals: Arrivals;
+  /** The first line that got no answer for all its time: those after it aren't asked, or an outage would take hours. */
+  readonly silence: { line: number | null };
 }
 
 async function payLine(line: FileLine, lanes: Lanes): Promise<void> {
-  const { input, slots, turns, arrivals } = lanes;
+  const { input, slots, turns, arrivals, silence } = lanes;
   let parameters: PaymentParameters;
   try {
     parameters = parsePaymentRequest(line.request, `line ${line.line}`);
@@ -87,7 +90,11 @@ async function payLine(line: FileLine, lanes: Lanes): Promise<void> {
   await Promise.all([turn.ready, funds]);
   await slots.acquire();
   try {
-    const result = await acceptAndWait(line, { input, turn });
+    const result =
+      silence.line === null
+        ? await acceptAndWait(line, { input, turn })
+        : { line, answer: null, error: notAsked(silence.line) };
+    if ("error" in result && result.error.code === "outcome_unknown") silence.line ??= line.line;
     arrived();
     await input.onResult(result);
   } finally {
@@ -130,6 +137,13 @@ async function acceptPatiently(line: FileLine, input: PayLinesInput): Promise<Pa
       await sleep(RETRY_PAUSE_MS);
     }
   }
+}
+
+function notAsked(silent: number): DomainError {
+  return new DomainError(
+    "outcome_unknown",
+    `not asked, since line ${silent} got no answer: run the file again when remit answers`,
+  );
 }
 
 function outcomeUnknown(last: DomainError): DomainError {

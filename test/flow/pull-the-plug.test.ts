@@ -78,9 +78,8 @@ test("kill -9 of each process amid a payment file, and of remit dev: every line 
   await delay(BETWEEN_KILLS_MS);
   dev?.child.kill("SIGKILL");
   await dev?.exitCode;
-  await first;
-
   await start();
+  await first;
   const again = await remit("pay", "--file", file);
   const verified = await remit("verify", "--grace", "0s");
 
