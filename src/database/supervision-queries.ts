@@ -1,17 +1,9 @@
-import type { CaptureMode } from "../domain/payment.ts";
+import type { PaymentParameters } from "../domain/payment.ts";
 import type { Tx } from "./database.ts";
 
 /** What a payment's workflow was started with, read back from its rows. */
-export interface RecordedPayment {
+export interface RecordedPayment extends PaymentParameters {
   readonly paymentId: string;
-  readonly merchant: string;
-  readonly idempotencyKey: string;
-  readonly source: string;
-  readonly destination: string;
-  readonly amountMinor: string;
-  readonly currency: string;
-  readonly capture: CaptureMode;
-  readonly description: string | null;
   readonly fingerprint: string;
   readonly requestId: string;
 }

@@ -1,0 +1,69 @@
+import { randomUUID } from "node:crypto";
+import { DefaultLogger, Runtime, Worker } from "@temporalio/worker";
+import { createAccount } from "../../src/database/account-queries.ts";
+import { tracePayment } from "../../src/database/payment-trace.ts";
+import { workflowIds } from "../../src/domain/ids.ts";
+import { workflowBundle } from "../../src/worker/workflow-bundle.ts";
+import { eventually } from "../support/eventually.ts";
+import { useFlow } from "../support/flow.ts";
+
+jest.setTimeout(90_000);
+Runtime.install({ logger: new DefaultLogger("ERROR") });
+const flow = useFlow();
+
+const account = { currency: "EUR", kind: "customer", overdraftMinor: 0n } as const;
+const request = {
+  key: randomUUID(),
+  from: "world:EUR",
+  to: "alice",
+  amount: "1.00",
+  currency: "EUR",
+};
+
+describe("the histories of a real run", () => {
+  test("replay on the code as it is: payment settled, refused, cancelled; ledger entry; relay paused and resumed", async () => {
+    await createAccount(flow().database.app, { ...account, accountId: "alice" });
+    await createAccount(flow().database.app, { ...account, accountId: "bob" });
+    await flow().startWorker();
+    const relay = flow().client.workflow.getHandle(
+      workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }),
+    );
+    const settled = await flow().payments.pay(request);
+    await flow().payments.waitForEnd(settled, { timeoutMs: 20_000 });
+    const refused = { ...request, key: randomUUID(), from: "bob" };
+    await expect(flow().payments.pay(refused)).rejects.toMatchObject({
+      code: "insufficient_funds",
+    });
+    await relay.executeUpdate("pause", { args: [{ reason: "to cancel in between" }] });
+    const cancelled = await flow().payments.pay({ ...request, key: randomUUID() });
+    await flow().client.workflow.getHandle(cancelled.workflowId).cancel();
+    await flow().payments.waitForEnd(cancelled, { timeoutMs: 20_000 });
+    await relay.executeUpdate("resume", { args: [] });
+    const { messages } = await tracePayment(flow().database.app, settled.paymentId);
+    const ids = [
+      settled.workflowId,
+      workflowIds.payment({ merchant: "default", key: refused.key }),
+      cancelled.workflowId,
+      workflowIds.ledgerEntry(messages[0]?.messageId ?? ""),
+      relay.workflowId,
+    ];
+    const histories = await eventually(
+      async () =>
+        await Promise.all(
+          ids.map(async (workflowId) => ({
+            workflowId,
+            history: await flow().client.workflow.getHandle(workflowId).fetchHistory(),
+          })),
+        ),
+    );
+
+    const replays = Worker.runReplayHistories(
+      { workflowBundle: await workflowBundle(new DefaultLogger("ERROR")) },
+      histories,
+    );
+    const errors: (Error | undefined)[] = [];
+    for await (const { error } of replays) errors.push(error);
+
+    expect(errors).toEqual(ids.map(() => undefined));
+  });
+});
