@@ -3,6 +3,8 @@ module.exports = {
   testEnvironment: "node",
   roots: ["<rootDir>/test"],
   testMatch: ["**/*.test.ts"],
+  // No promise is about wall-clock time: this only ends what hangs, also on a busy machine.
+  testTimeout: 30_000,
   transform: {
     "^.+\\.ts$": [
       "@swc/jest",

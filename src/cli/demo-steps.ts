@@ -6,7 +6,7 @@ import { getAccount } from "../database/account-queries.ts";
 import type { AccountView } from "../database/account-queries.ts";
 import type { Database } from "../database/database.ts";
 import { verify } from "../database/invariants.ts";
-import { getMessage } from "../database/message-queries.ts";
+import { getMessage } from "../database/outbox-queries.ts";
 import { findPaymentByKey } from "../database/payment-queries.ts";
 import { tracePayment } from "../database/payment-trace.ts";
 import type { PaymentTrace } from "../database/payment-trace.ts";

@@ -7,13 +7,13 @@ import {
   WorkflowUpdateFailedError,
 } from "@temporalio/client";
 import type { Client, WorkflowStartOptions } from "@temporalio/client";
-import { defineSearchAttributeKey, TypedSearchAttributes } from "@temporalio/common";
+import { TypedSearchAttributes } from "@temporalio/common";
 import { v7 as uuidV7 } from "uuid";
 import { DomainError, ERROR_CODES } from "../domain/errors.ts";
 import { workflowIds } from "../domain/ids.ts";
 import { formatMajor } from "../domain/money.ts";
 import type { PaymentParameters, PaymentStatus } from "../domain/payment.ts";
-import { acceptUpdate, TASK_QUEUES, WORKFLOW_TYPES } from "../workflows/messages.ts";
+import { acceptUpdate, SEARCH_KEYS, TASK_QUEUES, WORKFLOW_TYPES } from "../workflows/messages.ts";
 import type { PaymentEnd, PaymentInput, PaymentReceipt } from "../workflows/messages.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import { parsePaymentRequest } from "./parameters.ts";
@@ -247,9 +247,9 @@ function startOptions(
     // A worker that dies costs its callers this long.
     workflowTaskTimeout: "5s",
     typedSearchAttributes: new TypedSearchAttributes([
-      { key: PAYMENT_ID_ATTRIBUTE, value: input.paymentId },
-      { key: MERCHANT_ATTRIBUTE, value: merchant },
-      { key: CURRENCY_ATTRIBUTE, value: currency },
+      { key: SEARCH_KEYS.paymentId, value: input.paymentId },
+      { key: SEARCH_KEYS.merchant, value: merchant },
+      { key: SEARCH_KEYS.currency, value: currency },
     ]),
     staticSummary: `${amount} ${source} → ${destination}`,
     staticDetails: [
@@ -259,10 +259,6 @@ function startOptions(
     ].join("\n\n"),
   };
 }
-
-const PAYMENT_ID_ATTRIBUTE = defineSearchAttributeKey("RemitPaymentId", "KEYWORD");
-const MERCHANT_ATTRIBUTE = defineSearchAttributeKey("RemitMerchant", "KEYWORD");
-const CURRENCY_ATTRIBUTE = defineSearchAttributeKey("RemitCurrency", "KEYWORD");
 
 function workflowIdOf({ merchant, idempotencyKey }: PaymentParameters): string {
   return workflowIds.payment({ merchant, key: idempotencyKey });

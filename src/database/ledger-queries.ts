@@ -229,13 +229,7 @@ export async function bookPayment(tx: Tx, booking: Booking, event: OutboxEvent):
       booking.transactionId,
       booking.messageId,
       payment.paymentId,
-      event.messageId,
-      event.aggregateType,
-      event.aggregateId,
-      event.aggregateVersion,
-      event.type,
-      event.payload,
-      event.headers,
+      ...eventValues(event),
       booking.entryIds.debit,
       booking.entryIds.credit,
     ],
@@ -268,18 +262,7 @@ export async function endPayment(
         FROM payment
        WHERE h.payment_id = payment.id AND h.refund_id IS NULL`,
     },
-    [
-      end.paymentId,
-      end.status,
-      end.failureCode,
-      event.messageId,
-      event.aggregateType,
-      event.aggregateId,
-      event.aggregateVersion,
-      event.type,
-      event.payload,
-      event.headers,
-    ],
+    [end.paymentId, end.status, end.failureCode, ...eventValues(event)],
   );
 }
 
@@ -305,4 +288,17 @@ export async function lockPayment(
 
 function toPaymentState(row: PaymentRow): PaymentState {
   return { ...row, amount: BigInt(row.amount), version: Number(row.version) };
+}
+
+/** An event's values in the order in which the statements here list the columns of the outbox. */
+function eventValues(event: OutboxEvent): unknown[] {
+  return [
+    event.messageId,
+    event.aggregateType,
+    event.aggregateId,
+    event.aggregateVersion,
+    event.type,
+    event.payload,
+    event.headers,
+  ];
 }

@@ -2,10 +2,9 @@ import type { Database, Tx } from "./database.ts";
 
 /** Statements of the relay: claim, mark, give back, defer, bury. Each is a transaction by itself, none spans a send. */
 
-/** A claimed row, with what goes on the wire as the database stores it. */
-export interface ClaimedRow {
+/** An event as the outbox holds it, whatever its status. */
+export interface StoredMessage {
   readonly messageId: string;
-  readonly shard: number;
   readonly aggregateType: string;
   readonly aggregateId: string;
   readonly aggregateVersion: string;
@@ -13,6 +12,11 @@ export interface ClaimedRow {
   /** `payload::text`, never serialised again: JSON.parse would round big numbers. */
   readonly payload: string;
   readonly headers: Readonly<Record<string, unknown>>;
+}
+
+/** A claimed row, with what goes on the wire as the database stores it. */
+export interface ClaimedRow extends StoredMessage {
+  readonly shard: number;
   readonly claims: number;
   readonly attempts: number;
 }
@@ -195,6 +199,21 @@ export async function markFailed(tx: Tx, row: FailedRow, leaseToken: string): Pr
     },
     [row.messageId, row.error, row.retryInMs, leaseToken],
   );
+}
+
+/** Reads one event by its id, to send it once more. */
+export async function getMessage(tx: Tx, messageId: string): Promise<StoredMessage | null> {
+  const rows = await tx.run<StoredMessage & Record<string, unknown>>(
+    {
+      name: "get_message",
+      text: `SELECT o.id AS "messageId", o.aggregate_type AS "aggregateType", o.aggregate_id AS "aggregateId",
+                    o.aggregate_version::text AS "aggregateVersion", o.type, o.payload::text AS payload, o.headers
+               FROM remit.outbox o
+              WHERE o.id = $1`,
+    },
+    [messageId],
+  );
+  return rows[0] ?? null;
 }
 
 export interface OutboxStatus {

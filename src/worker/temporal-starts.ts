@@ -1,10 +1,9 @@
 import { WorkflowExecutionAlreadyStartedError, WorkflowNotFoundError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
-import { defineSearchAttributeKey } from "@temporalio/common";
 import type { RecordedPayment } from "../database/supervision-queries.ts";
 import { workflowIds } from "../domain/ids.ts";
 import type { IncomingMessage } from "../messaging/envelope.ts";
-import { TASK_QUEUES, WORKFLOW_TYPES } from "../workflows/messages.ts";
+import { SEARCH_KEYS, TASK_QUEUES, WORKFLOW_TYPES } from "../workflows/messages.ts";
 import type { LedgerDecision, PaymentInput } from "../workflows/messages.ts";
 
 /** What the worker asks of Temporal: starts that a second call can't double, and hints. */
@@ -23,11 +22,6 @@ const CALL_MS_MAX = 5_000;
 const WORKFLOW_TASK_TIMEOUT = "5 seconds";
 /** For a start that nobody waits for: the key is there already, so the time isn't looked at. */
 const ADOPTION_MS = 60_000;
-
-const MESSAGE_ID = defineSearchAttributeKey("RemitMessageId", "KEYWORD");
-const PAYMENT_ID = defineSearchAttributeKey("RemitPaymentId", "KEYWORD");
-const MERCHANT = defineSearchAttributeKey("RemitMerchant", "KEYWORD");
-const CURRENCY = defineSearchAttributeKey("RemitCurrency", "KEYWORD");
 
 export function createTemporalStarts(client: Client): TemporalStarts {
   const bounded = async <Result>(call: () => Promise<Result>): Promise<Result> =>
@@ -85,8 +79,8 @@ async function startLedgerEntry(
       workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
       staticSummary: `${type} of ${paymentId}`,
       typedSearchAttributes: [
-        { key: MESSAGE_ID, value: messageId },
-        { key: PAYMENT_ID, value: paymentId },
+        { key: SEARCH_KEYS.messageId, value: messageId },
+        { key: SEARCH_KEYS.paymentId, value: paymentId },
       ],
     });
   } catch (error) {
@@ -111,9 +105,9 @@ async function adoptPayment(client: Client, payment: RecordedPayment): Promise<b
       workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
       staticSummary: `${payment.amountMinor} ${currency} minor units, ${payment.source} → ${payment.destination} (taken up again)`,
       typedSearchAttributes: [
-        { key: PAYMENT_ID, value: paymentId },
-        { key: MERCHANT, value: merchant },
-        { key: CURRENCY, value: currency },
+        { key: SEARCH_KEYS.paymentId, value: paymentId },
+        { key: SEARCH_KEYS.merchant, value: merchant },
+        { key: SEARCH_KEYS.currency, value: currency },
       ],
     });
     return true;

@@ -1,3 +1,4 @@
+import { defineSearchAttributeKey } from "@temporalio/common";
 import { defineQuery, defineSignal, defineUpdate } from "@temporalio/workflow";
 import type { ErrorCode } from "../domain/errors.ts";
 import type { PaymentParameters, PaymentStatus } from "../domain/payment.ts";
@@ -5,6 +6,15 @@ import type { PaymentParameters, PaymentStatus } from "../domain/payment.ts";
 /** Names and shapes that cross Temporal: all a client needs to know of a workflow. Money crosses as decimal strings. */
 
 export const TASK_QUEUES = { payments: "payments", relay: "relay", ledger: "ledger" } as const;
+
+/** What a run can be found by; registered in the namespace under the names of domain/search-attributes.ts. */
+export const SEARCH_KEYS = {
+  paymentId: defineSearchAttributeKey("RemitPaymentId", "KEYWORD"),
+  merchant: defineSearchAttributeKey("RemitMerchant", "KEYWORD"),
+  currency: defineSearchAttributeKey("RemitCurrency", "KEYWORD"),
+  messageId: defineSearchAttributeKey("RemitMessageId", "KEYWORD"),
+  status: defineSearchAttributeKey("RemitStatus", "KEYWORD"),
+} as const;
 
 export const WORKFLOW_TYPES = {
   payment: "payment",

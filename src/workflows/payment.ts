@@ -9,12 +9,11 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from "@temporalio/workflow";
-import { defineSearchAttributeKey } from "@temporalio/common";
 import type { PaymentStanding } from "../activities/cancel-payment.ts";
 import type { RecordPaymentResult } from "../activities/record-payment.ts";
 import { PAYMENT_STATUSES, isTerminal } from "../domain/payment.ts";
 import { databaseStep } from "./database-step.ts";
-import { acceptUpdate, ledgerDecisionSignal } from "./messages.ts";
+import { SEARCH_KEYS, acceptUpdate, ledgerDecisionSignal } from "./messages.ts";
 import type {
   LedgerDecision,
   PaymentEnd,
@@ -35,9 +34,6 @@ const readPayment = databaseStep<{ paymentId: string }, PaymentStanding | null>(
   "readPayment",
   "how the payment stands in PostgreSQL",
 );
-
-const PAYMENT_ID = defineSearchAttributeKey("RemitPaymentId", "KEYWORD");
-const STATUS = defineSearchAttributeKey("RemitStatus", "KEYWORD");
 
 /**
  * One payment, from its request to its end. The main function records; the Update only compares and waits, since an
@@ -87,14 +83,14 @@ export async function payment(input: PaymentInput): Promise<PaymentEnd> {
   if (!("receipt" in result)) {
     refusal = result;
     setCurrentDetails(`**Refused**: ${result.message} (\`${result.code}\`). No money moved.`);
-    upsertSearchAttributes([{ key: STATUS, value: "refused" }]);
+    upsertSearchAttributes([{ key: SEARCH_KEYS.status, value: "refused" }]);
     await condition(allHandlersFinished);
     return { paymentId: null, status: "refused", failureCode: result.code };
   }
 
   receipt = result.receipt;
   if (receipt.paymentId !== input.paymentId) {
-    upsertSearchAttributes([{ key: PAYMENT_ID, value: receipt.paymentId }]);
+    upsertSearchAttributes([{ key: SEARCH_KEYS.paymentId, value: receipt.paymentId }]);
   }
   const standing = await untilDecided(receipt, () => decision);
   await CancellationScope.nonCancellable(async () => await condition(allHandlersFinished));
@@ -136,7 +132,7 @@ function end(paymentId: string, { status, failureCode }: PaymentStanding): Payme
       ? `**${status}**: payment \`${paymentId}\`.`
       : `**${status}**: payment \`${paymentId}\` (\`${failureCode}\`). The hold was released.`,
   );
-  if (status !== "settled") upsertSearchAttributes([{ key: STATUS, value: status }]);
+  if (status !== "settled") upsertSearchAttributes([{ key: SEARCH_KEYS.status, value: status }]);
   return { paymentId, status, failureCode };
 }
 

@@ -1,28 +1,16 @@
-import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
-import { createAccount, getAccount } from "../../src/database/account-queries.ts";
+import { getAccount } from "../../src/database/account-queries.ts";
 import { findPaymentByKey } from "../../src/database/payment-queries.ts";
 import { outboxStatus } from "../../src/database/outbox-queries.ts";
 import { DomainError } from "../../src/domain/errors.ts";
 import type { PaymentRequest } from "../../src/client/parameters.ts";
 import { expectInvariants } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
-import { useFlow } from "../support/flow.ts";
+import { aRequest, openFundedAccounts, useFlow } from "../support/flow.ts";
 
 jest.setTimeout(180_000);
 const flow = useFlow();
 const seed = Number(process.env["REMIT_TEST_SEED"] ?? Date.now() % 100_000);
-
-function request(overrides: Partial<PaymentRequest> = {}): PaymentRequest {
-  return {
-    key: `k-${randomUUID()}`,
-    from: "alice",
-    to: "shop",
-    amount: "1.00",
-    currency: "EUR",
-    ...overrides,
-  };
-}
 
 /** Pays as a client should: whatever stays unknown is repeated with the same key. */
 async function payUntilAnswered(one: PaymentRequest): Promise<string> {
@@ -36,24 +24,8 @@ async function payUntilAnswered(one: PaymentRequest): Promise<string> {
 }
 
 beforeAll(async () => {
-  const { app } = flow().database;
-  await createAccount(app, {
-    accountId: "alice",
-    currency: "EUR",
-    kind: "customer",
-    overdraftMinor: 0n,
-  });
-  await createAccount(app, {
-    accountId: "shop",
-    currency: "EUR",
-    kind: "merchant",
-    overdraftMinor: 0n,
-  });
   const worker = await flow().startWorker();
-  const funding = await flow().payments.pay(
-    request({ from: "world:EUR", to: "alice", amount: "1000.00" }),
-  );
-  await flow().payments.waitForEnd(funding, { timeoutMs: 20_000 });
+  await openFundedAccounts(flow());
   await flow().kill(worker);
 }, 120_000);
 
@@ -62,7 +34,7 @@ describe("kill -9 of the worker", () => {
     let state = seed;
     const random = (): number =>
       (state = (state * 1_103_515_245 + 12_345) % 2_147_483_648) / 2_147_483_648;
-    const requests = Array.from({ length: 60 }, () => request());
+    const requests = Array.from({ length: 60 }, () => aRequest({ amount: "1.00" }));
     const paying = Promise.all(requests.map(payUntilAnswered));
     for (let kill = 0; kill < 6; kill += 1) {
       const worker = await flow().startWorker();
@@ -93,7 +65,7 @@ describe("kill -9 of the worker", () => {
   });
 
   test("a request that no worker answers is unknown to its caller, and repeating its key makes one payment", async () => {
-    const one = request();
+    const one = aRequest({ amount: "1.00" });
     await expect(flow().payments.pay(one, { deadlineMs: 1_500 })).rejects.toMatchObject({
       code: "outcome_unknown",
     });
@@ -110,7 +82,7 @@ describe("kill -9 of the worker", () => {
   test("SIGTERM drains: what was accepted goes on with the next worker", async () => {
     const first = await flow().startWorker();
     const ids = await Promise.all(
-      Array.from({ length: 10 }, async () => await payUntilAnswered(request())),
+      Array.from({ length: 10 }, async () => await payUntilAnswered(aRequest({ amount: "1.00" }))),
     );
     await flow().kill(first, "SIGTERM");
     expect(first.exitCode).toBe(0);

@@ -1,48 +1,19 @@
-import { randomUUID } from "node:crypto";
 import { SQSClient, GetQueueAttributesCommand, SendMessageCommand } from "@aws-sdk/client-sqs";
 import { createAccount, getAccount } from "../../src/database/account-queries.ts";
 import { getPayment } from "../../src/database/payment-queries.ts";
 import { tracePayment } from "../../src/database/payment-trace.ts";
 import { workflowIds } from "../../src/domain/ids.ts";
-import type { PaymentRequest } from "../../src/client/parameters.ts";
 import { createdMessage, expectInvariants } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
-import { useFlow } from "../support/flow.ts";
+import { aRequest, openFundedAccounts, useFlow } from "../support/flow.ts";
 
 jest.setTimeout(60_000);
 const flow = useFlow();
 const END = { timeoutMs: 20_000 };
 
-function request(overrides: Partial<PaymentRequest> = {}): PaymentRequest {
-  return {
-    key: `k-${randomUUID()}`,
-    from: "alice",
-    to: "shop",
-    amount: "12.50",
-    currency: "EUR",
-    ...overrides,
-  };
-}
-
 beforeAll(async () => {
-  const { app } = flow().database;
-  await createAccount(app, {
-    accountId: "alice",
-    currency: "EUR",
-    kind: "customer",
-    overdraftMinor: 0n,
-  });
-  await createAccount(app, {
-    accountId: "shop",
-    currency: "EUR",
-    kind: "merchant",
-    overdraftMinor: 0n,
-  });
   await flow().startWorker();
-  const funding = await flow().payments.pay(
-    request({ from: "world:EUR", to: "alice", amount: "1000.00" }),
-  );
-  await flow().payments.waitForEnd(funding, END);
+  await openFundedAccounts(flow());
 }, 60_000);
 afterEach(async () => {
   await expectInvariants(flow().database);
@@ -50,7 +21,7 @@ afterEach(async () => {
 
 describe("a payment", () => {
   test("goes its whole way: recorded, published, delivered, booked, settled, in at most 18 events", async () => {
-    const answer = await flow().payments.pay(request());
+    const answer = await flow().payments.pay(aRequest());
     const end = await flow().payments.waitForEnd(answer, END);
 
     const trace = await tracePayment(flow().database.app, answer.paymentId);
@@ -77,7 +48,7 @@ describe("a payment", () => {
   });
 
   test("repeated with its key is replayed with the first ids, and moves nothing", async () => {
-    const first = request();
+    const first = aRequest();
     const answer = await flow().payments.pay(first);
     await flow().payments.waitForEnd(answer, END);
     const before = await getAccount(flow().database.app, "alice");
@@ -87,7 +58,7 @@ describe("a payment", () => {
   });
 
   test("fifty callers with one key at once get one payment", async () => {
-    const one = request();
+    const one = aRequest();
     const answers = await Promise.all(
       Array.from({ length: 50 }, async () => await flow().payments.pay(one)),
     );
@@ -97,7 +68,7 @@ describe("a payment", () => {
   });
 
   test("with its key and other parameters is refused by name, while it runs and after its end", async () => {
-    const first = request();
+    const first = aRequest();
     const running = flow().payments.pay(first);
     const answer = await running;
     const early = flow().payments.pay({ ...first, amount: "13.00" });
@@ -115,7 +86,7 @@ describe("a payment", () => {
   });
 
   test("without funds is refused, its key remembers it, and no workflow runs on", async () => {
-    const tooMuch = request({ amount: "999999.00" });
+    const tooMuch = aRequest({ amount: "999999.00" });
     await expect(flow().payments.pay(tooMuch)).rejects.toMatchObject({
       code: "insufficient_funds",
     });
@@ -135,7 +106,7 @@ describe("a payment", () => {
   });
 
   test("whose message is delivered twenty times more is booked once", async () => {
-    const answer = await flow().payments.pay(request());
+    const answer = await flow().payments.pay(aRequest());
     await flow().payments.waitForEnd(answer, END);
     const message = await createdMessage(flow().database.admin, answer.paymentId);
     const sqs = new SQSClient({
@@ -184,7 +155,7 @@ describe("a payment", () => {
     );
     await relay.executeUpdate("pause", { args: [{ reason: "to close the account in between" }] });
     const before = await getAccount(app, "alice");
-    const answer = await flow().payments.pay(request({ to: "closing" }));
+    const answer = await flow().payments.pay(aRequest({ to: "closing" }));
     await admin("UPDATE remit.accounts SET status = 'closed' WHERE id = 'closing'");
     await relay.executeUpdate("resume", { args: [] });
     expect(await flow().payments.waitForEnd(answer, END)).toMatchObject({
@@ -203,7 +174,7 @@ describe("a payment", () => {
       workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }),
     );
     await relay.executeUpdate("pause", { args: [{ reason: "to cancel in between" }] });
-    const answer = await flow().payments.pay(request());
+    const answer = await flow().payments.pay(aRequest());
     await flow().client.workflow.getHandle(answer.workflowId).cancel();
     expect(await flow().payments.waitForEnd(answer, END)).toMatchObject({ status: "cancelled" });
     await relay.executeUpdate("resume", { args: [] });
@@ -218,7 +189,7 @@ describe("a payment", () => {
       workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }),
     );
     await relay.executeUpdate("pause", { args: [{ reason: "to terminate in between" }] });
-    const answer = await flow().payments.pay(request());
+    const answer = await flow().payments.pay(aRequest());
     await flow().client.workflow.getHandle(answer.workflowId).terminate("by hand");
     await relay.executeUpdate("resume", { args: [] });
     expect(await flow().payments.waitForEnd(answer, END)).toMatchObject({ status: "settled" });
@@ -228,7 +199,7 @@ describe("a payment", () => {
   });
 
   test("repeated rightly while a contradictory request with its key runs gets its receipt", async () => {
-    const first = request();
+    const first = aRequest();
     await flow().payments.waitForEnd(await flow().payments.pay(first), END);
     for (let round = 0; round < 10; round += 1) {
       const [wrong, right] = await Promise.allSettled([
@@ -249,7 +220,7 @@ describe("a payment", () => {
       workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }),
     );
     await relay.executeUpdate("pause", { args: [{ reason: "to lose the message" }] });
-    const answer = await flow().payments.pay(request());
+    const answer = await flow().payments.pay(aRequest());
     // As if it had been published and its delivery, or its workflow, were lost.
     await admin(
       `SET session_replication_role = replica;
@@ -273,7 +244,7 @@ describe("a payment", () => {
       workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }),
     );
     await relay.executeUpdate("pause", { args: [{ reason: "to send nonsense in between" }] });
-    const answer = await flow().payments.pay(request());
+    const answer = await flow().payments.pay(aRequest());
     const handle = flow().client.workflow.getHandle(answer.workflowId);
     for (const nonsense of [null, "settled", 5, { status: "pending" }, { status: "rich" }]) {
       await handle.signal("ledgerDecision", nonsense);

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { randomBytes } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { appendFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,6 +8,8 @@ import { join, resolve } from "node:path";
 import { Client, Connection } from "@temporalio/client";
 import { createPaymentClient } from "../../src/client/payment-client.ts";
 import type { PaymentClient } from "../../src/client/payment-client.ts";
+import type { PaymentRequest } from "../../src/client/parameters.ts";
+import { createAccount } from "../../src/database/account-queries.ts";
 import { SEARCH_ATTRIBUTES } from "../../src/domain/search-attributes.ts";
 import { ensureTopology } from "../../src/messaging/topology.ts";
 import type { Topology } from "../../src/messaging/topology.ts";
@@ -27,6 +29,29 @@ export interface Flow extends Topology {
   startWorker(env?: Record<string, string>): Promise<ChildProcess>;
   /** Ends a worker as the kernel would: nothing of it runs any more when this resolves. */
   kill(worker: ChildProcess, signal?: NodeJS.Signals): Promise<void>;
+}
+
+/** Opens alice and shop, and pays alice 1,000.00 EUR through the whole flow; a worker must run. */
+export async function openFundedAccounts({ database, payments }: Flow): Promise<void> {
+  const account = { currency: "EUR", overdraftMinor: 0n } as const;
+  await createAccount(database.app, { ...account, accountId: "alice", kind: "customer" });
+  await createAccount(database.app, { ...account, accountId: "shop", kind: "merchant" });
+  const funding = await payments.pay(
+    aRequest({ from: "world:EUR", to: "alice", amount: "1000.00" }),
+  );
+  await payments.waitForEnd(funding, { timeoutMs: 20_000 });
+}
+
+/** A request for 12.50 EUR from alice to shop with a key of its own, unless said. */
+export function aRequest(overrides: Partial<PaymentRequest> = {}): PaymentRequest {
+  return {
+    key: `k-${randomUUID()}`,
+    from: "alice",
+    to: "shop",
+    amount: "12.50",
+    currency: "EUR",
+    ...overrides,
+  };
 }
 
 const KEYWORD = 2;
