@@ -2,21 +2,19 @@ import { v7 as uuidv7 } from "uuid";
 import { inTransaction } from "../database/database.ts";
 import type { Database, Tx } from "../database/database.ts";
 import { violatedConstraint } from "../database/database-error.ts";
-import {
-  bookPayment,
-  endPayment,
-  readBooking,
-  receiveMessage,
-  refuseMessage,
-} from "../database/ledger-queries.ts";
-import type { Message, ReceivedMessage } from "../database/ledger-queries.ts";
+import { bookPayment, readBooking, receiveMessage, refuseMessage } from "../database/ledger-queries.ts";
+import type { Message, MessageClaim } from "../database/ledger-queries.ts";
+import { changePayment } from "../database/operation-queries.ts";
 import { refuseBooking } from "../domain/decisions.ts";
-import type { PaymentState } from "../domain/decisions.ts";
-import { paymentCreatedMessage, paymentEvent } from "../domain/events.ts";
-import type { PaymentStatus } from "../domain/payment.ts";
+import { ledgerMessage, newEvent } from "../domain/events.ts";
+import type { PartStatus, PaymentStatus } from "../domain/payment.ts";
 import type { LedgerEntryEnd } from "../workflows/messages.ts";
+import { applyCapture } from "./apply-capture.ts";
+import { applyRefund } from "./apply-refund.ts";
+import type { Due } from "./due-booking.ts";
+import { eventData } from "./event-data.ts";
 
-/** The decision about a message and how its payment stands, for the signal to the payment's workflow. */
+/** The decision about a message and how its payment stands, for the hint to the workflow that waits for it. */
 export interface AppliedMessage extends LedgerEntryEnd {
   readonly payment: {
     readonly merchant: string;
@@ -24,6 +22,14 @@ export interface AppliedMessage extends LedgerEntryEnd {
     readonly status: PaymentStatus;
     readonly failureCode: string | null;
   } | null;
+  readonly captureId?: string;
+  /** Of a refund: its own key and end. */
+  readonly refund?: {
+    readonly merchant: string;
+    readonly idempotencyKey: string;
+    readonly status: PartStatus;
+    readonly failureCode: string | null;
+  };
 }
 
 /** An account may close between the decision and the posting: the second look then refuses. Twice can't be by chance. */
@@ -31,8 +37,8 @@ const DECISIONS_MAX = 2;
 const CLOSED_MEANWHILE = "ledger_entries_account_open_check";
 
 /**
- * One commit: inbox row + entries + hold → posted + payment settled + outbox row; or, where a rule of business speaks
- * against it, inbox row with the error + hold released + payment failed + outbox row, and no entries.
+ * One commit: inbox row + entries + hold → posted + payment (capture, refund) settled + outbox row; or, where a rule of
+ * business speaks against it, inbox row with the error + hold released + the end + outbox row, and no entries.
  *
  * Run twice, it writes nothing and answers with what was decided; also after the inbox row was purged, when the unique
  * message id of the ledger transaction stands in for it.
@@ -41,67 +47,75 @@ export async function applyLedgerEntries(
   database: Database,
   message: Message,
 ): Promise<AppliedMessage> {
-  const parsed = paymentCreatedMessage.safeParse(JSON.parse(message.payload));
-  const paymentId = parsed.success ? parsed.data.data.paymentId : null;
+  const claim = claimOf(message);
   for (let decision = 1; ; decision += 1) {
     try {
-      return await inTransaction(
-        database,
-        async (tx) => await applyPayment(tx, message, paymentId),
-      );
+      return await inTransaction(database, async (tx) => await applyMessage(tx, message, claim));
     } catch (error) {
       if (decision >= DECISIONS_MAX || violatedConstraint(error) !== CLOSED_MEANWHILE) throw error;
     }
   }
 }
 
-async function applyPayment(
-  tx: Tx,
-  message: Message,
-  paymentId: string | null,
-): Promise<AppliedMessage> {
-  const received = await receiveMessage(tx, message, paymentId);
-  if (!received.isNew) return await answerAgain(tx, message, paymentId);
-  const { payment, source, destination } = received;
-  if (payment === null || source === null || destination === null) {
-    // No event of ours has this id: nothing is touched, and the inbox keeps what came.
-    await refuseMessage(tx, message.messageId, "message_unknown");
-    return refused({ error: "message_unknown", payment: null, status: null });
-  }
-  if (payment.status !== "pending" || payment.capture !== "automatic") {
-    const error = `payment_is_${payment.status}`;
-    await refuseMessage(tx, message.messageId, error);
-    return refused({ error, payment, status: payment.status });
-  }
-  const refusal = refuseBooking(payment, { source, destination });
-  if (refusal !== null) return await fail(tx, { message, payment, received, code: refusal.code });
-  return await book(tx, { message, payment, received });
+/** Null where the message isn't one of ours by its shape. */
+function claimOf({ payload }: Message): MessageClaim | null {
+  const parsed = ledgerMessage.safeParse(JSON.parse(payload));
+  if (!parsed.success) return null;
+  const { type, data } = parsed.data;
+  return {
+    type,
+    paymentId: data.paymentId,
+    captureId: "captureId" in data ? data.captureId : null,
+    refundId: "refundId" in data ? data.refundId : null,
+  };
 }
 
-async function book(
+async function applyMessage(
   tx: Tx,
-  {
-    message,
-    payment,
-    received,
-  }: { message: Message; payment: PaymentState; received: ReceivedMessage },
+  message: Message,
+  claim: MessageClaim | null,
 ): Promise<AppliedMessage> {
+  const received = await receiveMessage(tx, message, claim);
+  if (!received.isNew) return await answerAgain(tx, message, claim);
+  const { type, payment, part, source, destination, now } = received;
+  if (type === null || payment === null || source === null || destination === null) {
+    // No event of ours has this id: nothing is touched, and the inbox keeps what came.
+    return await refuse(tx, { message, error: "message_unknown", payment: null });
+  }
+  const due = { messageId: message.messageId, payment, source, destination, now };
+  if (type === "payment.created") return await applyPayment(tx, message, due);
+  if (part === null) return await refuse(tx, { message, error: "message_unknown", payment: null });
+  if (part.status !== "pending") {
+    const what = type === "refund.created" ? "refund" : "capture";
+    return await refuse(tx, { message, error: `${what}_is_${part.status}`, payment });
+  }
+  const apply = type === "refund.created" ? applyRefund : applyCapture;
+  return await apply(tx, { ...due, part });
+}
+
+async function applyPayment(tx: Tx, message: Message, due: Due): Promise<AppliedMessage> {
+  const { payment, source, destination } = due;
+  if (payment.status !== "pending" || payment.capture !== "automatic") {
+    return await refuse(tx, { message, error: `payment_is_${payment.status}`, payment });
+  }
+  const { amount } = payment;
+  const refusal = refuseBooking({ debited: source, credited: destination, amount });
+  if (refusal !== null) return await fail(tx, due, refusal.code);
+  return await book(tx, due);
+}
+
+async function book(tx: Tx, { messageId, payment, now }: Due): Promise<AppliedMessage> {
   const transactionId = uuidv7();
-  const event = paymentEvent({
+  const event = newEvent({
     messageId: uuidv7(),
     type: "payment.settled",
     aggregateVersion: payment.version + 1,
-    time: received.now,
+    time: now,
     data: { ...eventData(payment), transactionId },
   });
   await bookPayment(
     tx,
-    {
-      messageId: message.messageId,
-      payment,
-      transactionId,
-      entryIds: { debit: uuidv7(), credit: uuidv7() },
-    },
+    { messageId, payment, transactionId, entryIds: { debit: uuidv7(), credit: uuidv7() } },
     event,
   );
   return {
@@ -110,40 +124,38 @@ async function book(
     paymentId: payment.paymentId,
     transactionId,
     error: null,
-    payment: hint(payment, { status: "settled", failureCode: null }),
+    payment: { ...keyOf(payment), status: "settled", failureCode: null },
   };
 }
 
-async function fail(
-  tx: Tx,
-  {
-    message,
-    payment,
-    received,
-    code,
-  }: { message: Message; payment: PaymentState; received: ReceivedMessage; code: string },
-): Promise<AppliedMessage> {
-  await refuseMessage(tx, message.messageId, code);
-  const event = paymentEvent({
+async function fail(tx: Tx, { messageId, payment, now }: Due, code: string): Promise<AppliedMessage> {
+  await refuseMessage(tx, messageId, code);
+  const { paymentId } = payment;
+  const event = newEvent({
     messageId: uuidv7(),
     type: "payment.failed",
     aggregateVersion: payment.version + 1,
-    time: received.now,
+    time: now,
     data: { ...eventData(payment), failureCode: code },
   });
-  await endPayment(
-    tx,
-    { paymentId: payment.paymentId, status: "failed", failureCode: code },
-    event,
-  );
-  return refused({ error: code, payment, status: "failed" });
+  const change = { paymentId, status: "failed" as const, captured: 0n, held: 0n, failureCode: code };
+  await changePayment(tx, change, [event]);
+  return {
+    outcome: "refused",
+    repeated: false,
+    paymentId,
+    transactionId: null,
+    error: code,
+    payment: { ...keyOf(payment), status: "failed", failureCode: code },
+  };
 }
 
 async function answerAgain(
   tx: Tx,
   { messageId }: Message,
-  paymentId: string | null,
+  claim: MessageClaim | null,
 ): Promise<AppliedMessage> {
+  const paymentId = claim?.paymentId ?? null;
   const booking = await readBooking(tx, { messageId, paymentId });
   return {
     outcome: booking.outcome,
@@ -151,19 +163,18 @@ async function answerAgain(
     paymentId: booking.payment?.paymentId ?? null,
     transactionId: booking.transactionId,
     error: booking.error,
-    payment: booking.payment,
+    payment: booking.refund === null ? booking.payment : null,
+    ...(booking.captureId === null ? {} : { captureId: booking.captureId }),
+    ...(booking.refund === null ? {} : { refund: booking.refund }),
   };
 }
 
-function refused({
-  error,
-  payment,
-  status,
-}: {
-  error: string;
-  payment: PaymentState | null;
-  status: PaymentStatus | null;
-}): AppliedMessage {
+/** Refuses a message that leaves everything as it is. */
+async function refuse(
+  tx: Tx,
+  { message, error, payment }: { message: Message; error: string; payment: Due["payment"] | null },
+): Promise<AppliedMessage> {
+  await refuseMessage(tx, message.messageId, error);
   return {
     outcome: "refused",
     repeated: false,
@@ -171,38 +182,15 @@ function refused({
     transactionId: null,
     error,
     payment:
-      payment === null || status === null
+      payment === null
         ? null
-        : hint(payment, { status, failureCode: status === "failed" ? error : null }),
+        : { ...keyOf(payment), status: payment.status, failureCode: null },
   };
 }
 
-/** The part of every payment event that stays the same for the life of a payment. */
-export function eventData(payment: PaymentState): {
-  paymentId: string;
+function keyOf({ merchant, idempotencyKey }: Due["payment"]): {
   merchant: string;
   idempotencyKey: string;
-  source: string;
-  destination: string;
-  amountMinor: string;
-  currency: string;
-  capture: "automatic" | "manual";
 } {
-  return {
-    paymentId: payment.paymentId,
-    merchant: payment.merchant,
-    idempotencyKey: payment.idempotencyKey,
-    source: payment.source,
-    destination: payment.destination,
-    amountMinor: payment.amount.toString(),
-    currency: payment.currency,
-    capture: payment.capture,
-  };
-}
-
-function hint(
-  { merchant, idempotencyKey }: { merchant: string; idempotencyKey: string },
-  decision: { status: PaymentStatus; failureCode: string | null },
-): NonNullable<AppliedMessage["payment"]> {
-  return { merchant, idempotencyKey, ...decision };
+  return { merchant, idempotencyKey };
 }

@@ -4,6 +4,7 @@ import { workflowIds } from "../domain/ids.ts";
 import { isTerminal } from "../domain/payment.ts";
 import type { LedgerDecision, LedgerEntryEnd, LedgerEntryInput } from "../workflows/messages.ts";
 import { applyLedgerEntries } from "./apply-ledger-entries.ts";
+import type { AppliedMessage } from "./apply-ledger-entries.ts";
 
 export interface LedgerActivities {
   readonly applyLedgerEntries: (input: LedgerEntryInput) => Promise<LedgerEntryEnd>;
@@ -12,8 +13,8 @@ export interface LedgerActivities {
 export interface LedgerDependencies {
   readonly database: Database;
   readonly notifier: OutboxNotifier;
-  /** Hints to a payment's workflow; resolves also where it is gone. */
-  readonly signalPayment: (workflowId: string, decision: LedgerDecision) => Promise<void>;
+  /** Hints to the workflow of a payment or refund; resolves also where it is gone. */
+  readonly signalDecision: (workflowId: string, decision: LedgerDecision) => Promise<void>;
 }
 
 /**
@@ -23,17 +24,38 @@ export interface LedgerDependencies {
 export function createLedgerActivities({
   database,
   notifier,
-  signalPayment,
+  signalDecision,
 }: LedgerDependencies): LedgerActivities {
   return {
     async applyLedgerEntries(input) {
-      const { payment, ...end } = await applyLedgerEntries(database, input);
+      const applied = await applyLedgerEntries(database, input);
       notifier.notify();
-      if (payment !== null && isTerminal(payment.status)) {
-        const { merchant, idempotencyKey: key, status, failureCode } = payment;
-        await signalPayment(workflowIds.payment({ merchant, key }), { status, failureCode });
-      }
-      return end;
+      const hint = hintOf(applied);
+      if (hint !== null) await signalDecision(hint.workflowId, hint.decision);
+      const { outcome, repeated, paymentId, transactionId, error } = applied;
+      return { outcome, repeated, paymentId, transactionId, error };
     },
+  };
+}
+
+function hintOf({
+  payment,
+  captureId,
+  refund,
+}: AppliedMessage): { workflowId: string; decision: LedgerDecision } | null {
+  if (refund !== undefined) {
+    const { merchant, idempotencyKey: key, status, failureCode } = refund;
+    if (status === "pending") return null;
+    return {
+      workflowId: workflowIds.refund({ merchant, key }),
+      decision: { status, failureCode },
+    };
+  }
+  if (payment === null) return null;
+  const { merchant, idempotencyKey: key, status, failureCode } = payment;
+  if (captureId === undefined && !isTerminal(status)) return null;
+  return {
+    workflowId: workflowIds.payment({ merchant, key }),
+    decision: { status, failureCode, ...(captureId === undefined ? {} : { captureId }) },
   };
 }

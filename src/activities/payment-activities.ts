@@ -1,20 +1,39 @@
 import type { Database } from "../database/database.ts";
-import { getPayment } from "../database/payment-queries.ts";
 import type { OutboxNotifier } from "../database/outbox-wake-up.ts";
-import type { PaymentStatus } from "../domain/payment.ts";
-import type { PaymentInput } from "../workflows/messages.ts";
+import { readStanding } from "../database/supervision-queries.ts";
+import type {
+  CaptureReceipt,
+  PaymentInput,
+  PaymentReference,
+  RecordResult,
+  RefundInput,
+  RefundReceipt,
+  VoidReceipt,
+} from "../workflows/messages.ts";
 import { cancelPayment } from "./cancel-payment.ts";
-import type { PaymentStanding } from "./cancel-payment.ts";
+import type { CancelledPayment, PaymentStanding } from "./cancel-payment.ts";
+import { capturePayment } from "./capture-payment.ts";
+import type { CapturePaymentInput } from "./capture-payment.ts";
+import { expirePayment, voidPayment } from "./end-authorization.ts";
+import type { VoidPaymentInput } from "./end-authorization.ts";
 import { recordPayment } from "./record-payment.ts";
 import type { RecordPaymentResult } from "./record-payment.ts";
+import { recordRefund } from "./record-refund.ts";
+import { takeUpPayment } from "./take-up-payment.ts";
+import type { TakenUpPayment } from "./take-up-payment.ts";
 
 export interface PaymentActivities {
   readonly recordPayment: (input: PaymentInput) => Promise<RecordPaymentResult>;
-  readonly cancelPayment: (input: { paymentId: string }) => Promise<PaymentStanding | null>;
-  readonly readPayment: (input: { paymentId: string }) => Promise<PaymentStanding | null>;
+  readonly takeUpPayment: (input: PaymentReference) => Promise<TakenUpPayment | null>;
+  readonly readPayment: (input: PaymentReference) => Promise<PaymentStanding | null>;
+  readonly capturePayment: (input: CapturePaymentInput) => Promise<RecordResult<CaptureReceipt>>;
+  readonly voidPayment: (input: VoidPaymentInput) => Promise<RecordResult<VoidReceipt>>;
+  readonly cancelPayment: (input: PaymentReference) => Promise<CancelledPayment | null>;
+  readonly expirePayment: (input: PaymentReference) => Promise<PaymentStanding | null>;
+  readonly recordRefund: (input: RefundInput) => Promise<RecordResult<RefundReceipt>>;
 }
 
-/** The steps of a payment; each is one transaction and may run any number of times. */
+/** The steps of a payment and of its refunds; each is one transaction and may run any number of times. */
 export function createPaymentActivities({
   database,
   notifier,
@@ -22,21 +41,24 @@ export function createPaymentActivities({
   database: Database;
   notifier: OutboxNotifier;
 }): PaymentActivities {
+  /** A step that may have written an event wakes the relay. */
+  const andNotify = async <Result>(step: Promise<Result>): Promise<Result> => {
+    const result = await step;
+    notifier.notify();
+    return result;
+  };
   return {
     async recordPayment(input) {
       const result = await recordPayment(database, input);
       if (result.outcome === "recorded") notifier.notify();
       return result;
     },
-    async cancelPayment({ paymentId }) {
-      const standing = await cancelPayment(database, paymentId);
-      notifier.notify();
-      return standing;
-    },
-    async readPayment({ paymentId }) {
-      const payment = await getPayment(database, paymentId);
-      if (payment === null) return null;
-      return { status: payment.status as PaymentStatus, failureCode: payment.failureCode };
-    },
+    takeUpPayment: async ({ paymentId }) => await takeUpPayment(database, paymentId),
+    readPayment: async ({ paymentId }) => await readStanding(database, paymentId),
+    capturePayment: async (input) => await andNotify(capturePayment(database, input)),
+    voidPayment: async (input) => await andNotify(voidPayment(database, input)),
+    cancelPayment: async ({ paymentId }) => await andNotify(cancelPayment(database, paymentId)),
+    expirePayment: async ({ paymentId }) => await andNotify(expirePayment(database, paymentId)),
+    recordRefund: async (input) => await andNotify(recordRefund(database, input)),
   };
 }

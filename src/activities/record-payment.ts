@@ -2,6 +2,7 @@ import { v7 as uuidv7 } from "uuid";
 import {
   claimKey,
   createWorldAccount,
+  insertEvent,
   insertPayment,
   lockAccount,
   readDecision,
@@ -15,7 +16,7 @@ import { refuseAcceptance } from "../domain/decisions.ts";
 import type { AccountState } from "../domain/decisions.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { ErrorCode } from "../domain/errors.ts";
-import { paymentEvent } from "../domain/events.ts";
+import { newEvent } from "../domain/events.ts";
 import {
   assertAccountId,
   assertIdempotencyKey,
@@ -24,25 +25,12 @@ import {
 } from "../domain/ids.ts";
 import { parseAmount } from "../domain/money.ts";
 import { assertCapture } from "../domain/payment.ts";
-import type { PaymentParameters } from "../domain/payment.ts";
+import type { PaymentParameters, RecordedParameters } from "../domain/payment.ts";
 import { assertText } from "../domain/text.ts";
-import type { PaymentInput, PaymentReceipt } from "../workflows/messages.ts";
+import type { PaymentInput, PaymentReceipt, RecordResult } from "../workflows/messages.ts";
+import { eventData } from "./event-data.ts";
 
-/**
- * What was decided about a request. `recorded` and `repeated` both carry the first caller's receipt;
- * `refused` left its key and no payment; `contradictory` and
- * `malformed` left nothing of their own; `expired`: nobody waited any more, so nothing was recorded.
- */
-export type RecordPaymentResult =
-  | { readonly outcome: "recorded" | "repeated"; readonly receipt: PaymentReceipt }
-  | {
-      readonly outcome: "refused" | "contradictory" | "malformed";
-      readonly code: ErrorCode;
-      readonly message: string;
-      readonly requestId: string;
-      readonly recorded?: PaymentParameters;
-    }
-  | { readonly outcome: "expired" };
+export type RecordPaymentResult = RecordResult<PaymentReceipt>;
 
 /**
  * One commit: idempotency key + payment + hold on the source + outbox row, or key + refusal.
@@ -90,31 +78,53 @@ async function decide(
     await refuseKey(
       tx,
       { merchant: input.merchant, key: input.idempotencyKey },
-      { ...refusal, parameters },
+      { ...refusal, parameters: { ...parameters } },
     );
     return { outcome: "refused", ...refusal, requestId: input.requestId };
   }
 
-  const { capture, description, amountMinor, ...rest } = parameters;
-  const event = paymentEvent({
-    messageId: uuidv7(),
-    type: "payment.created",
-    aggregateVersion: 1,
-    time: claimed.now,
-    data: { paymentId: input.paymentId, ...rest, amountMinor, capture },
-  });
+  return await record(tx, input, claimed.now);
+}
+
+async function record(tx: Tx, input: PaymentInput, now: Date): Promise<RecordPaymentResult> {
+  const isManual = input.capture === "manual";
+  const { expiresInSeconds = 0 } = input;
+  const payment = {
+    ...parametersOf(input),
+    paymentId: input.paymentId,
+    holdId: uuidv7(),
+    status: isManual ? ("authorized" as const) : ("pending" as const),
+    expiresAt: isManual ? new Date(now.getTime() + expiresInSeconds * 1_000) : null,
+    version: isManual ? 2 : 1,
+  };
+  const data = eventData({ ...payment, amount: BigInt(input.amountMinor) });
   const createdAt = await insertPayment(
     tx,
-    { ...parameters, description, paymentId: input.paymentId, holdId: uuidv7(), status: "pending" },
-    event,
+    payment,
+    newEvent({ messageId: uuidv7(), type: "payment.created", aggregateVersion: 1, time: now, data }),
   );
+  const expiresAt = payment.expiresAt?.toISOString();
+  if (expiresAt !== undefined) {
+    const authorized = { ...data, expiresAt };
+    await insertEvent(
+      tx,
+      newEvent({
+        messageId: uuidv7(),
+        type: "payment.authorized",
+        aggregateVersion: 2,
+        time: now,
+        data: authorized,
+      }),
+    );
+  }
   return {
     outcome: "recorded",
     receipt: {
       paymentId: input.paymentId,
       requestId: input.requestId,
-      status: "pending",
+      status: payment.status,
       createdAt: createdAt.toISOString(),
+      ...(expiresAt === undefined ? {} : { expiresAt }),
     },
   };
 }
@@ -140,26 +150,36 @@ async function answerAgain(tx: Tx, input: PaymentInput): Promise<RecordPaymentRe
       requestId: decision.requestId,
       status: decision.payment.status,
       createdAt: decision.payment.createdAt.toISOString(),
+      ...(decision.payment.expiresAt === null
+        ? {}
+        : { expiresAt: decision.payment.expiresAt.toISOString() }),
     },
   };
 }
 
 function contradiction(
   { merchant, idempotencyKey }: PaymentInput,
-  { refusal, payment, requestId }: StandingDecision,
+  { operation, parameters, payment, requestId }: StandingDecision,
 ): RecordPaymentResult {
-  const recorded =
-    refusal?.parameters ??
-    (payment === null
-      ? undefined
-      : parametersOf({ ...payment, amountMinor: payment.amount.toString() }));
+  const recorded = payment === null ? parameters : parametersOfRecorded(payment);
   return {
     outcome: "contradictory",
     code: "idempotency_key_reused",
     message: `key ${idempotencyKey} of merchant ${merchant} was used with other parameters`,
     requestId,
-    ...(recorded === undefined ? {} : { recorded }),
+    ...(recorded === null ? {} : { recorded: { operation, ...recorded } }),
   };
+}
+
+function parametersOfRecorded(
+  payment: NonNullable<StandingDecision["payment"]>,
+): RecordedParameters {
+  const { expiresAt, createdAt } = payment;
+  const parameters = parametersOf({ ...payment, amountMinor: payment.amount.toString() });
+  if (expiresAt === null) return { ...parameters };
+  // Both were taken from the same clock, a moment apart.
+  const expiresInSeconds = Math.round((expiresAt.getTime() - createdAt.getTime()) / 1_000);
+  return { ...parameters, expiresInSeconds };
 }
 
 /** A client may be any program: what the command line checks is checked again where the payment is made. */
@@ -173,7 +193,7 @@ function refuseMalformed(input: PaymentInput): { code: ErrorCode; message: strin
       throw new DomainError("same_account", `source and destination are both ${input.source}`);
     }
     parseAmount({ amountMinor: input.amountMinor, currency: input.currency });
-    assertCapture(input.capture, "capture");
+    assertCapture(input, "capture");
     if (input.description !== null) assertText(input.description, "description");
     return null;
   } catch (error) {
@@ -199,5 +219,6 @@ function parametersOf(from: PaymentParameters): PaymentParameters {
     currency: from.currency,
     capture: from.capture,
     description: from.description,
+    ...(from.expiresInSeconds === undefined ? {} : { expiresInSeconds: from.expiresInSeconds }),
   };
 }

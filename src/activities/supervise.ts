@@ -1,12 +1,35 @@
 import type { Database } from "../database/database.ts";
-import { openPayments } from "../database/supervision-queries.ts";
-import type { OpenPayment, RecordedPayment } from "../database/supervision-queries.ts";
+import {
+  endedPayments,
+  endedRefunds,
+  latePayments,
+  lateRefunds,
+} from "../database/supervision-queries.ts";
+import type {
+  Key,
+  Late,
+  LatePage,
+  LostMessage,
+  RecordedPayment,
+  RecordedRefund,
+} from "../database/supervision-queries.ts";
+import { workflowIds } from "../domain/ids.ts";
+import type { LedgerDecision } from "../workflows/messages.ts";
+
+export interface SupervisionInput {
+  /** Where the last run's look at waiting authorizations ended. */
+  readonly after?: string;
+}
 
 export interface SupervisionSummary {
   readonly relays: number;
   readonly openPayments: number;
-  readonly paymentsStarted: number;
+  readonly openRefunds: number;
+  readonly workflowsStarted: number;
   readonly messagesTakenUp: number;
+  readonly runsTold: number;
+  /** For the next run. */
+  readonly after: string;
 }
 
 export interface SupervisionDependencies {
@@ -15,54 +38,112 @@ export interface SupervisionDependencies {
   readonly startRelays: () => Promise<number>;
   /** Starts the payment's workflow unless it runs; answers whether it had to. */
   readonly startPayment: (payment: RecordedPayment) => Promise<boolean>;
+  /** The same of a refund. */
+  readonly startRefund: (refund: RecordedRefund) => Promise<boolean>;
   /** Starts the booking of a message whose delivery, or whose workflow, was lost; harmless where it still comes. */
   readonly startLedgerEntry: (message: LostMessage) => Promise<void>;
+  /** Keys of the short workflows that have run for longer than they should. */
+  readonly longRuns: (input: { olderThanSeconds: number }) => Promise<LongRuns>;
+  readonly signalDecision: (workflowId: string, decision: LedgerDecision) => Promise<void>;
 }
 
-type LostMessage = NonNullable<OpenPayment["lost"]>;
+export interface LongRuns {
+  readonly payments: readonly Key[];
+  readonly refunds: readonly Key[];
+}
 
 export interface SupervisorActivities {
-  readonly startMissing: () => Promise<SupervisionSummary>;
+  readonly startMissing: (input?: SupervisionInput) => Promise<SupervisionSummary>;
 }
 
 /** Below this age a payment is on its normal way, and a look at Temporal for each would be load for nothing. */
 const LATE_AFTER_SECONDS = 30;
 const PAGE_ROWS = 200;
-/** A run looks at so many late payments; the next one goes on. */
+/** A run looks at so many pages of each kind; the next one goes on. */
 const PAGES_MAX = 25;
 const FIRST_ID = "00000000-0000-0000-0000-000000000000";
 
-/** Gives a workflow to what should have one. Run twice, the second time finds nothing missing. */
-export function createSupervisorActivities({
-  database,
-  startRelays,
-  startPayment,
-  startLedgerEntry,
-}: SupervisionDependencies): SupervisorActivities {
+/** Gives a workflow to what should have one, and the ledger's word to whom it got lost for. Run twice, the second time finds nothing. */
+export function createSupervisorActivities(
+  dependencies: SupervisionDependencies,
+): SupervisorActivities {
+  const { database, startRelays, startPayment, startRefund } = dependencies;
   return {
-    async startMissing() {
+    async startMissing({ after = FIRST_ID } = {}) {
       const relays = await startRelays();
-      let openCount = 0;
-      let paymentsStarted = 0;
-      let messagesTakenUp = 0;
-      let after = FIRST_ID;
-      for (let page = 0; page < PAGES_MAX; page += 1) {
-        const late = await openPayments(database, {
-          olderThanSeconds: LATE_AFTER_SECONDS,
-          after,
-          limit: PAGE_ROWS,
-        });
+      const tally = { workflowsStarted: 0, messagesTakenUp: 0 };
+      const takeUp = async <Recorded>(
+        late: readonly Late<Recorded>[],
+        start: (recorded: Recorded) => Promise<boolean>,
+      ): Promise<void> => {
         for (const { recorded, lost } of late) {
-          if (await startPayment(recorded)) paymentsStarted += 1;
-          if (lost === null) continue;
-          await startLedgerEntry(lost);
-          messagesTakenUp += 1;
+          if (await start(recorded)) tally.workflowsStarted += 1;
+          for (const message of lost) await dependencies.startLedgerEntry(message);
+          tally.messagesTakenUp += lost.length;
         }
-        openCount += late.length;
-        after = late.at(-1)?.recorded.paymentId ?? after;
-        if (late.length < PAGE_ROWS) break;
-      }
-      return { relays, openPayments: openCount, paymentsStarted, messagesTakenUp };
+      };
+      const payments = async (due: boolean, from: string): Promise<Walk> =>
+        await walk(from, async (page) => {
+          const late = await latePayments(database, { ...page, due });
+          await takeUp(late, startPayment);
+          return late.map(({ recorded }) => recorded.paymentId);
+        });
+      const due = await payments(true, FIRST_ID);
+      // Thousands may wait for days, and each costs a call: a run looks at a part of them.
+      const waiting = await payments(false, after);
+      const refunds = await walk(FIRST_ID, async (page) => {
+        const late = await lateRefunds(database, page);
+        await takeUp(late, startRefund);
+        return late.map(({ recorded }) => recorded.refundId);
+      });
+      return {
+        relays,
+        openPayments: due.count + waiting.count,
+        openRefunds: refunds.count,
+        ...tally,
+        runsTold: await tellEnded(dependencies),
+        after: waiting.after,
+      };
     },
   };
+}
+
+interface Walk {
+  readonly count: number;
+  /** Where to go on; the first id again where the end was reached. */
+  readonly after: string;
+}
+
+async function walk(
+  from: string,
+  visit: (page: LatePage) => Promise<readonly string[]>,
+): Promise<Walk> {
+  let count = 0;
+  let after = from;
+  for (let page = 0; page < PAGES_MAX; page += 1) {
+    const ids = await visit({ olderThanSeconds: LATE_AFTER_SECONDS, after, limit: PAGE_ROWS });
+    count += ids.length;
+    const last = ids.at(-1);
+    if (last === undefined || ids.length < PAGE_ROWS) return { count, after: FIRST_ID };
+    after = last;
+  }
+  return { count, after };
+}
+
+/** A hint is lost where the ledger's workflow is terminated between its commit and the signal. */
+async function tellEnded({
+  database,
+  longRuns,
+  signalDecision,
+}: SupervisionDependencies): Promise<number> {
+  const { payments, refunds } = await longRuns({ olderThanSeconds: LATE_AFTER_SECONDS });
+  const ended = payments.length === 0 ? [] : await endedPayments(database, payments);
+  const endedParts = refunds.length === 0 ? [] : await endedRefunds(database, refunds);
+  for (const { status, failureCode, ...key } of ended) {
+    await signalDecision(workflowIds.payment(key), { status, failureCode });
+  }
+  for (const { status, failureCode, ...key } of endedParts) {
+    await signalDecision(workflowIds.refund(key), { status, failureCode });
+  }
+  return ended.length + endedParts.length;
 }

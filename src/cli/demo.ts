@@ -1,122 +1,124 @@
 import type { Command } from "commander";
-import { payLines } from "../client/pay-lines.ts";
-import type { LineResult } from "../client/pay-lines.ts";
-import { reportableProblem } from "./problem.ts";
-import type { FileLine } from "../client/file-text.ts";
-import type { PaymentClient } from "../client/payment-client.ts";
+import { Option } from "commander";
+import { join, resolve } from "node:path";
+import { hasNamedTargets } from "../config/process-settings.ts";
+import { DEFAULT_DATA_DIR, STACK_FILE_NAME, settingsFromStack } from "../config/settings.ts";
 import type { Settings } from "../config/settings.ts";
-import { createAccount } from "../database/account-queries.ts";
-import { findPaymentByKey } from "../database/payment-queries.ts";
-import { DomainError, ERROR_CODES } from "../domain/errors.ts";
-import { DEFAULT_MERCHANT } from "../domain/ids.ts";
-import { contextOf, withDatabase, withTemporal } from "./context.ts";
-import { playPayment, playRedelivery, playRefusal, playReplay, playVerify } from "./demo-steps.ts";
+import { isProcessAlive, readStackFile } from "../config/stack-file.ts";
+import { DomainError } from "../domain/errors.ts";
+import { INTERRUPTED, interruptions } from "../local/interruption.ts";
+import type { Interruption } from "../local/interruption.ts";
+import { withOwnStack } from "../local/own-stack.ts";
+import { contextOf } from "./context.ts";
+import type { CommandContext } from "./context.ts";
+import { seedAccounts } from "./demo-accounts.ts";
+import { playDemo } from "./demo-play.ts";
+import type { DemoInput } from "./demo-play.ts";
+import { SCENARIO_NAMES } from "./demo-scenarios.ts";
+import { createUndo } from "./demo-undo.ts";
 import { addCommand } from "./options.ts";
-import { createStory } from "./story.ts";
-import type { StoryOutput } from "./story.ts";
 
-/** `remit demo`: one payment with all that may happen to it, on the stack that runs. */
+interface DemoOptions {
+  readonly scenario?: NonNullable<DemoInput["scenario"]>;
+}
+
+/** `remit demo`: payments with all that may happen to them, on the stack that runs or on one for this time. */
 export function registerDemo(program: Command): void {
   addCommand(program, {
     name: "demo",
-    about: "play one payment, its repeats and a refusal, and check every claim",
-    examples: ["remit demo", "remit demo --json"],
-  }).action(async (_options: unknown, command: Command) => {
-    const context = contextOf(command);
-    const settings = context.settings(["database", "broker"]);
-    if (settings.source !== "stack") {
-      // It makes money out of nothing (world:EUR) for accounts of its own: no ledger that counts is the place for it.
-      throw new DomainError("usage", "the demo plays on the embedded stack alone: npm start");
-    }
-    await seedAccounts(settings);
-    process.exitCode = await playDemo(settings, {
-      print: context.output.out,
-      json: context.isJson,
+    about: "play payments with what may happen to them, and check every claim",
+    examples: [
+      "remit demo                        one payment, its repeats and a refusal",
+      "remit demo --scenario crash       kill -9 between SNS's answer and the mark",
+      "remit demo --scenario all --json",
+    ],
+  })
+    .addOption(new Option("--scenario <name>", "what to play").choices([...SCENARIO_NAMES, "all"]))
+    .action(async ({ scenario }: DemoOptions, command: Command) => {
+      const context = contextOf(command);
+      const { dataDir = DEFAULT_DATA_DIR } = command.optsWithGlobals<{ dataDir?: string }>();
+      const code = isStackRunning(dataDir)
+        ? await playOnRunning(context, scenario)
+        : await playOnOwn(context, {
+            scenario,
+            dataDir,
+            isGiven: command.optsWithGlobals()["dataDir"] !== undefined,
+          });
+      // What was under way when the signal came still waits for an answer.
+      if (code === INTERRUPTED) process.exit(code);
+      process.exitCode = code;
     });
-  });
 }
 
-/**
- * Plays the demo payment and returns the exit code: 0, or 6 where something that it claims doesn't hold.
- * Each run has keys of its own, so it can be played again and again.
- */
-export async function playDemo(settings: Settings, io: StoryOutput): Promise<number> {
-  const story = createStory(io);
+function isStackRunning(dataDir: string): boolean {
+  const stack = readStackFile(join(resolve(dataDir), STACK_FILE_NAME));
+  return stack !== null && isProcessAlive(stack.pid);
+}
+
+async function playOnRunning(
+  context: CommandContext,
+  scenario: DemoInput["scenario"],
+): Promise<number> {
+  const settings = context.settings(["database", "broker"]);
+  if (settings.source !== "stack") throw notEmbedded();
+  const interruption = interruptions();
   try {
-    await withDatabase(settings, async (database) => {
-      await withTemporal(settings, async ({ payments }) => {
-        const stage = { settings, database, payments, story, run: `demo-${Date.now()}` };
-        const scene = await playPayment(stage);
-        await playReplay(stage, scene);
-        await playRedelivery(stage, scene);
-        await playRefusal(stage);
-        await playVerify(stage);
-      });
-    });
-    story.end();
-    return 0;
-  } catch (error) {
-    if (!(error instanceof DomainError) || error.code !== "verify") throw error;
-    story.break(reportableProblem(error));
-    return ERROR_CODES.verify.exit;
+    return await playUntilInterrupted({ settings, scenario, context, interruption });
+  } finally {
+    interruption.dispose();
   }
 }
 
-/**
- * Creates alice, bob and shop with 1,000.00 EUR each. A call that was cut short is finished by the next one, and after
- * that it finds all of it there and moves nothing; returns whether there was something to do.
- */
-export async function seedAccounts(settings: Settings): Promise<boolean> {
-  return await withDatabase(settings, async (database) => {
-    const unfunded: string[] = [];
-    for (const account of SEED_ACCOUNTS) {
-      const seed = await findPaymentByKey(database, {
-        merchant: DEFAULT_MERCHANT,
-        key: `seed-${account.accountId}`,
+/** Starts a stack, plays on it, and ends it; the story is the result, and how the stack does goes to stderr. */
+async function playOnOwn(
+  context: CommandContext,
+  {
+    scenario,
+    dataDir,
+    isGiven,
+  }: { scenario: DemoInput["scenario"]; dataDir: string; isGiven: boolean },
+): Promise<number> {
+  if (!isGiven && hasNamedTargets()) throw notEmbedded();
+  const print = context.output.err;
+  return await withOwnStack(
+    { directory: dataDir, fresh: false, print },
+    async ({ stack, interruption }) => {
+      print("");
+      return await playUntilInterrupted({
+        settings: settingsFromStack(stack.file()),
+        scenario,
+        context,
+        interruption,
+        processes: () => stack.file().processes,
       });
-      if (seed !== null) continue;
-      await createAccount(database, { ...account, currency: "EUR", overdraftMinor: 0n });
-      unfunded.push(account.accountId);
-    }
-    if (unfunded.length === 0) return false;
-    await withTemporal(settings, async ({ payments }) => {
-      await fundAccounts(payments, unfunded);
-    });
-    return true;
-  });
-}
-
-const SEED_ACCOUNTS = [
-  { accountId: "alice", kind: "customer" },
-  { accountId: "bob", kind: "customer" },
-  { accountId: "shop", kind: "merchant" },
-] as const;
-
-/** By the code that pays a file: it repeats while the worker is still starting. */
-async function fundAccounts(client: PaymentClient, accountIds: readonly string[]): Promise<void> {
-  const results: LineResult[] = [];
-  await payLines({
-    lines: seedLines(accountIds),
-    client,
-    concurrency: accountIds.length,
-    onResult: async (result) => {
-      results.push(result);
-      await Promise.resolve();
     },
-  });
-  for (const result of results) if ("error" in result) throw result.error;
+  );
 }
 
-async function* seedLines(accountIds: readonly string[]): AsyncGenerator<FileLine> {
-  for (const [index, accountId] of accountIds.entries()) {
-    const request = {
-      key: `seed-${accountId}`,
-      from: "world:EUR",
-      to: accountId,
-      amount: "1000.00",
-      currency: "EUR",
-      description: "money to play with",
-    };
-    yield await Promise.resolve({ line: index + 1, request });
-  }
+async function playUntilInterrupted({
+  context,
+  interruption,
+  ...input
+}: Pick<DemoInput, "settings" | "scenario" | "processes"> & {
+  settings: Settings;
+  context: CommandContext;
+  interruption: Interruption;
+}): Promise<number> {
+  const undo = createUndo();
+  const play = async (): Promise<number> => {
+    await seedAccounts(input.settings);
+    const output = { print: context.output.out, json: context.isJson };
+    return await playDemo({ ...input, output, undo });
+  };
+  const interrupted = async (): Promise<number> => {
+    await interruption.happened;
+    await undo.all();
+    return INTERRUPTED;
+  };
+  return await Promise.race([play(), interrupted()]);
+}
+
+/** It makes money out of nothing (world:EUR) and kills processes: no ledger that counts is the place for it. */
+function notEmbedded(): DomainError {
+  return new DomainError("usage", "the demo plays on the embedded stack alone: npm start");
 }

@@ -1,16 +1,13 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { DEFAULT_DATA_DIR, settingsFromStack } from "../config/settings.ts";
-import { readStackFile } from "../config/stack-file.ts";
-import { DomainError } from "../domain/errors.ts";
-import { emptyDataDir, lockDataDir, openDataDir } from "../local/data-dir.ts";
-import { startStack } from "../local/stack.ts";
-import { playDemo, seedAccounts } from "./demo.ts";
+import { INTERRUPTED } from "../local/interruption.ts";
+import { withOwnStack } from "../local/own-stack.ts";
+import { seedAccounts } from "./demo-accounts.ts";
+import { playDemo } from "./demo-play.ts";
 import { addCommand } from "./options.ts";
 import type { Command } from "commander";
 import type { StackFile } from "../config/stack-file.ts";
-import type { DataDir } from "../local/data-dir.ts";
+import type { OwnStack } from "../local/own-stack.ts";
 import type { Log } from "../local/processes.ts";
-import type { Stack } from "../local/stack.ts";
 
 interface DevOptions {
   readonly dataDir: string;
@@ -51,76 +48,16 @@ export function registerDev(program: Command): void {
 
 async function runDev(options: DevOptions): Promise<number> {
   const print = options.json ? printForPeople : printResult;
-  const dataDir = openDataDir(options.dataDir);
-  const lock = lockDataDir(dataDir);
-  if (lock === null) throw alreadyRunning(dataDir);
-
-  const interruption = interruptions();
-  try {
-    if (options.fresh) emptyDataDir(dataDir);
-    const started = await startUnlessInterrupted({ dataDir, print, interruption });
-    if (started === null) return INTERRUPTED;
-
-    try {
-      return await useStack(started, { options, print, interruption });
-    } finally {
-      print("\nstopping: worker, broker, temporal, postgres");
-      await started.stack.stop();
-      print("stopped");
-    }
-  } finally {
-    lock.release();
-    interruption.dispose();
-  }
+  const { dataDir: directory, fresh } = options;
+  return await withOwnStack(
+    { directory, fresh, print },
+    async (own) => await useStack(own, { options, print }),
+  );
 }
-
-interface Interruption {
-  readonly signal: AbortSignal;
-  readonly happened: Promise<void>;
-  readonly dispose: () => void;
-}
-
-interface Started {
-  readonly stack: Stack;
-  readonly tookMs: number;
-}
-
-const INTERRUPTED = 130;
-
-async function startUnlessInterrupted({
-  dataDir,
-  print,
-  interruption: { signal, happened },
-}: {
-  dataDir: DataDir;
-  print: Log;
-  interruption: Interruption;
-}): Promise<Started | null> {
-  print(`remit dev · ${dataDir.path}`);
-  const onStep = (name: string, tookMs: number): void =>
-    print(`  ✓ ${name.padEnd(NAME_WIDTH)} ${seconds(tookMs)}`);
-  const since = performance.now();
-  const starting = startStack({ dataDir, env: process.env, log: print, onStep, signal });
-  try {
-    const stack = await Promise.race([
-      starting,
-      happened.then(async () => await delay(ABORT_MS_MAX)),
-    ]);
-    // A download can't be aborted; the guard ends the servers as soon as this process is gone.
-    if (stack === undefined) process.exit(INTERRUPTED);
-    return { stack, tookMs: performance.now() - since };
-  } catch (error) {
-    if (signal.aborted) return null;
-    throw error;
-  }
-}
-
-const ABORT_MS_MAX = 20_000;
-const NAME_WIDTH = 40;
 
 async function useStack(
-  { stack, tookMs }: Started,
-  { options, print, interruption }: { options: DevOptions; print: Log; interruption: Interruption },
+  { stack, tookMs, interruption }: OwnStack,
+  { options, print }: { options: DevOptions; print: Log },
 ): Promise<number> {
   const play = async (): Promise<number> => {
     const settings = settingsFromStack(stack.file());
@@ -129,8 +66,8 @@ async function useStack(
     print("");
     // With --once the demo's story is the result; otherwise the stack's addresses are.
     return options.once
-      ? await playDemo(settings, { print: printResult, json: options.json })
-      : await playDemo(settings, { print, json: false });
+      ? await playDemo({ settings, output: { print: printResult, json: options.json } })
+      : await playDemo({ settings, output: { print, json: false } });
   };
   const code = await Promise.race([play(), interruption.happened.then(() => INTERRUPTED)]);
   if (options.once || interruption.signal.aborted) return code;
@@ -140,48 +77,6 @@ async function useStack(
   if (options.json) printResult(JSON.stringify(shownStack(stack.file())));
   await interruption.happened;
   return 0;
-}
-
-/** The first signal asks for an orderly end; another one, from a person who is tired of waiting, ends at once. */
-function interruptions(): Interruption {
-  const controller = new AbortController();
-  const happened = new Promise<void>((resolve) => {
-    controller.signal.addEventListener("abort", () => resolve());
-  });
-  let firstAt = 0;
-  const listener = (): void => {
-    if (!controller.signal.aborted) {
-      firstAt = Date.now();
-      controller.abort(new Error("interrupted"));
-      return;
-    }
-    // npm, the shim and the terminal may each pass on the same Ctrl-C. The guard ends what this leaves.
-    if (Date.now() - firstAt > SAME_SIGNAL_MS) process.exit(INTERRUPTED);
-  };
-  const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
-  for (const signal of signals) process.on(signal, listener);
-  return {
-    signal: controller.signal,
-    happened,
-    dispose: () => {
-      for (const signal of signals) process.off(signal, listener);
-    },
-  };
-}
-
-const SAME_SIGNAL_MS = 1_500;
-
-function alreadyRunning({ path, stackFile }: DataDir): DomainError {
-  const stack = readStackFile(stackFile);
-  const where =
-    stack === null
-      ? "it is just starting or stopping"
-      : `process ${stack.pid}, Web UI ${stack.temporalUiUrl}`;
-  return new DomainError(
-    "already_running",
-    `remit dev runs already in ${path}: ${where}; use that one, stop it, or choose another --data-dir`,
-    { details: stack === null ? {} : { pid: stack.pid, temporalUiUrl: stack.temporalUiUrl } },
-  );
 }
 
 function bannerLines(
@@ -213,6 +108,8 @@ function bannerLines(
     "Ctrl-C stops everything in order.",
   ];
 }
+
+const NAME_WIDTH = 40;
 
 /** What stack.json says, without what only its owner may read. */
 function shownStack({ adminDatabaseUrl: _secret, ...stack }: StackFile): object {

@@ -19,6 +19,7 @@ export const FIXES: Readonly<Record<ErrorCode, string>> = {
   balance_overflow: "move money out of the account first",
   account_frozen: "unfreeze the account, then use a new key",
   account_closed: "use another account",
+  account_not_empty: "let its holds end and move its money out first: remit account get ID",
   account_exists: "choose another id, or repeat with the properties it has",
   currency_mismatch: "pay in the currency that both accounts hold",
   idempotency_key_reused: "repeat the first request exactly, or choose a new key",

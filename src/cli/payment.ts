@@ -7,6 +7,7 @@ import type { PaymentView } from "../database/payment-queries.ts";
 import { DomainError } from "../domain/errors.ts";
 import { PAYMENT_STATUSES } from "../domain/payment.ts";
 import { contextOf, withDatabase } from "./context.ts";
+import { registerExplain } from "./explain.ts";
 import { addCommand, addGroup, integerBetween } from "./options.ts";
 import { documentOfView, paymentText } from "./payment-view.ts";
 
@@ -15,6 +16,7 @@ export function registerPayment(program: Command): void {
   const payment = addGroup(program, "payment", "look at payments");
   registerGet(payment);
   registerList(payment);
+  registerExplain(payment);
 }
 
 function registerGet(payment: Command): void {

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
 import type { Output } from "../client/run-payments-file.ts";
 import { registerAccount } from "./account.ts";
+import { registerAws } from "./aws.ts";
 import { processOutput } from "./context.ts";
 import { registerDemo } from "./demo.ts";
 import { registerDev } from "./dev.ts";
@@ -55,6 +56,7 @@ const REGISTERS = [
   registerRelay,
   registerVerify,
   registerMigrate,
+  registerAws,
   registerWorker,
 ];
 

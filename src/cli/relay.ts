@@ -24,14 +24,14 @@ export function registerRelay(program: Command): void {
     name: "status",
     about: "what each relay does, since when and why",
     examples: ["remit relay status --json"],
-    ask: async (handle) => await withOutage(handle, await handle.query(relayStatusQuery)),
+    ask: askStatus,
   });
   registerPause(relay);
   addRelayCommand(relay, {
     name: "resume",
     about: "publish again",
     examples: ["remit relay resume"],
-    ask: async (handle) => await handle.executeUpdate(relayResumeUpdate),
+    ask: askResume,
   });
   addRelayCommand(relay, {
     name: "drain",
@@ -101,7 +101,8 @@ function addRelayCommand(
   });
 }
 
-interface RelayAnswer {
+/** How a relay stands, or that nobody answers for it. */
+export interface RelayAnswer {
   readonly workflowId: string;
   readonly state: RelayState["mode"] | "unreachable";
   readonly reason: string | null;
@@ -113,10 +114,10 @@ interface RelayAnswer {
 
 async function askRelays(command: Command, ask: AskRelay): Promise<void> {
   const context = contextOf(command);
-  const relays = await withTemporal(context.settings([]), async ({ client }) => {
-    const ids = await runningRelayIds(client);
-    return await Promise.all(ids.map(async (id) => await askRelay(client, id, ask)));
-  });
+  const relays = await withTemporal(
+    context.settings([]),
+    async ({ client }) => await answersOfRelays(client, ask),
+  );
   const isStatus = command.name() === "status";
   if (relays.length === 0 && !isStatus) {
     throw new DomainError("usage", "no relay runs, so there is none to steer: start a worker");
@@ -128,6 +129,37 @@ async function askRelays(command: Command, ask: AskRelay): Promise<void> {
   }
   const text = relays.map(relayText).join("\n") || "no relay runs: start a worker";
   context.print({ json: { relays }, text });
+}
+
+/** How each relay that runs stands; a broker that is away is in its reason. */
+export async function relayStatuses(client: Client): Promise<RelayAnswer[]> {
+  return await answersOfRelays(client, askStatus);
+}
+
+/** Lets no relay publish until `resumeRelays`; answers when nothing more goes out. */
+export async function pauseRelays(client: Client, reason: string): Promise<RelayAnswer[]> {
+  return await answersOfRelays(
+    client,
+    async (handle) => await handle.executeUpdate(relayPauseUpdate, { args: [{ reason }] }),
+  );
+}
+
+/** Ends a pause; for a relay that isn't paused it changes nothing. */
+export async function resumeRelays(client: Client): Promise<RelayAnswer[]> {
+  return await answersOfRelays(client, askResume);
+}
+
+async function askStatus(handle: WorkflowHandle): Promise<RelayState> {
+  return await withOutage(handle, await handle.query(relayStatusQuery));
+}
+
+async function askResume(handle: WorkflowHandle): Promise<RelayState> {
+  return await handle.executeUpdate(relayResumeUpdate);
+}
+
+async function answersOfRelays(client: Client, ask: AskRelay): Promise<RelayAnswer[]> {
+  const ids = await runningRelayIds(client);
+  return await Promise.all(ids.map(async (id) => await askRelay(client, id, ask)));
 }
 
 async function runningRelayIds(client: Client): Promise<string[]> {
@@ -173,7 +205,8 @@ function isNoWorker(error: unknown): boolean {
   );
 }
 
-function relayText(relay: RelayAnswer): string {
+/** One line a relay, as `remit relay status` prints it. */
+export function relayText(relay: RelayAnswer): string {
   const reason = relay.reason === null ? "" : ` (${relay.reason})`;
   const since = relay.since === null ? "" : ` since ${relay.since}`;
   const counts =

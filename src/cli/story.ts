@@ -18,9 +18,13 @@ export interface StoryEvent {
 
 /** Tells what happens and keeps it honest. */
 export interface Story {
+  /** Begins a scenario; all scenes up to the next one belong to it. */
+  readonly chapter: (name: string, about: string) => void;
   /** Begins a scene, whose clock starts now. */
   readonly scene: (title: string) => void;
   readonly tell: (event: Omit<StoryEvent, "atMs"> & { atMs?: number }) => void;
+  /** Shows what a command says, whole. */
+  readonly quote: (command: string, text: string, facts: Record<string, unknown>) => void;
   readonly elapsedMs: () => number;
   readonly end: () => void;
   /** Ends it where a claim didn't hold. */
@@ -28,23 +32,38 @@ export interface Story {
 }
 
 export function createStory({ print, json }: StoryOutput): Story {
-  const events: (StoryEvent & { scene: string })[] = [];
+  const events: (StoryEvent & { scenario: string | null; scene: string })[] = [];
+  let scenario: string | null = null;
   let title = "";
+  let isFirstLine = true;
   let startedAt = performance.now();
   const elapsedMs = (): number => Math.round(performance.now() - startedAt);
   const finish = (ok: boolean, extra: Record<string, unknown>): void => {
     if (json) print(JSON.stringify({ ok, events, ...extra }, jsonValue));
   };
+  const heading = (text: string): void => {
+    if (!json) print(`${isFirstLine ? "" : "\n"}${text}`);
+    isFirstLine = false;
+  };
   return {
     elapsedMs,
+    chapter(name, about) {
+      scenario = name;
+      heading(`── ${name}: ${about} ──`);
+    },
     scene(next) {
       title = next;
       startedAt = performance.now();
-      if (!json) print(`${events.length === 0 ? "" : "\n"}${next}`);
+      heading(next);
     },
     tell({ step, text, facts, atMs = elapsedMs() }) {
-      events.push({ scene: title, step, atMs, text, facts });
+      events.push({ scenario, scene: title, step, atMs, text, facts });
       if (!json) print(`  ${`${atMs} ms`.padStart(8)}  ${step.padEnd(10)} ${text}`);
+    },
+    quote(command, text, facts) {
+      events.push({ scenario, scene: title, step: "quoted", atMs: elapsedMs(), text, facts });
+      heading(`$ ${command}`);
+      if (!json) for (const line of text.split("\n")) print(line === "" ? "" : `  ${line}`);
     },
     end() {
       finish(true, {});

@@ -27,14 +27,18 @@ export class EnvReader {
 
   integer(
     name: string,
-    { fallback, min, max }: { fallback: number; min: number; max: number },
+    { fallback, ...bounds }: { fallback: number; min: number; max: number },
   ): number {
+    return this.optionalInteger(name, bounds) ?? fallback;
+  }
+
+  optionalInteger(name: string, { min, max }: { min: number; max: number }): number | null {
     const value = this.optional(name);
-    if (value === null) return fallback;
+    if (value === null) return null;
     const parsed = /^[0-9]{1,9}$/.test(value) ? Number(value) : Number.NaN;
     if (parsed >= min && parsed <= max) return parsed;
     this.problem(`${name} is not a whole number from ${min} to ${max}`);
-    return fallback;
+    return null;
   }
 
   oneOf<Value extends string>(

@@ -1,9 +1,16 @@
+import { EnvReader } from "./env-reader.ts";
 import { loadSettings } from "./settings.ts";
 import type { LoadSettingsInput, Settings } from "./settings.ts";
+import { hasTargets } from "./targets.ts";
 
 /** The settings of this process; the one place that reads its environment. */
 export function loadEnvironmentSettings(
   input: Pick<LoadSettingsInput, "dataDir" | "needs"> = {},
 ): Settings {
   return loadSettings({ env: process.env, cwd: process.cwd(), ...input });
+}
+
+/** Whether this process's environment names any target of its own. */
+export function hasNamedTargets(): boolean {
+  return hasTargets(new EnvReader(process.env));
 }

@@ -41,8 +41,8 @@ export type TemporalConnectionOptions = Pick<ConnectionOptions, "tls" | "metadat
   readonly apiKey?: string;
 };
 
-/** What a command can't do without. Temporal has a default and is never missing. */
-export type SettingsPart = "database" | "broker";
+/** What a command can't do without. Temporal has a default and is never missing; a region only where something is made. */
+export type SettingsPart = "database" | "broker" | "region";
 
 export interface LoadSettingsInput {
   readonly env: Env;
@@ -135,18 +135,20 @@ function settingsFromEnvironment(
   const adminDatabaseUrl =
     reader.url("REMIT_ADMIN_DATABASE_URL", { protocols: POSTGRES_PROTOCOLS }) ?? databaseUrl;
   const topicArn = needed("broker", "REMIT_TOPIC_ARN");
+  const endpointUrl = reader.url("AWS_ENDPOINT_URL", { protocols: HTTP_PROTOCOLS });
+  const region = reader.optional("AWS_REGION") ?? reader.optional("AWS_DEFAULT_REGION");
+  if (needs.includes("region") && region === null && endpointUrl === null) {
+    reader.problem("AWS_REGION is not set, and nothing says in which region to make it");
+  }
   const settings: Settings = {
     source: "environment",
     databaseUrl,
     adminDatabaseUrl,
     temporal: readTemporal(reader, env),
     aws: {
-      endpointUrl: reader.url("AWS_ENDPOINT_URL", { protocols: HTTP_PROTOCOLS }),
+      endpointUrl,
       // An ARN names its region, and a topic of another one could not be reached.
-      region:
-        reader.optional("AWS_REGION") ??
-        reader.optional("AWS_DEFAULT_REGION") ??
-        (topicArn.split(":")[3] || "us-east-1"),
+      region: region ?? (topicArn.split(":")[3] || "us-east-1"),
     },
     topicArn,
     ledgerQueueUrl: needed("broker", "REMIT_LEDGER_QUEUE_URL"),

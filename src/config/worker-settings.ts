@@ -11,6 +11,11 @@ export interface WorkerSettings {
   readonly leaseMs: number;
   readonly sendTimeoutMs: number;
   readonly logLevel: (typeof LOG_LEVELS)[number];
+  /** From the signal to the end; what is still open then is left behind. */
+  readonly shutdownGraceMs: number;
+  /** Where health probes are answered; null: nowhere, 0: where the kernel chooses. */
+  readonly healthPort: number | null;
+  readonly healthAddress: string;
 }
 
 /** Between the last send that may start and the end of the lease: the mark, twice over. */
@@ -34,6 +39,14 @@ export function readWorkerSettings(reader: EnvReader): WorkerSettings {
       max: 9_999,
     }),
     logLevel: reader.oneOf("REMIT_LOG_LEVEL", { fallback: "info", values: LOG_LEVELS }),
+    // Kubernetes sends SIGKILL after 30 s unless told otherwise; ending before it says what was still open.
+    shutdownGraceMs: reader.integer("REMIT_SHUTDOWN_GRACE_MS", {
+      fallback: 25_000,
+      min: 1_000,
+      max: 600_000,
+    }),
+    healthPort: reader.optionalInteger("REMIT_HEALTH_PORT", { min: 0, max: 65_535 }),
+    healthAddress: reader.optional("REMIT_HEALTH_ADDRESS") ?? "127.0.0.1",
   };
   if (settings.sendTimeoutMs > settings.leaseMs - MARK_MARGIN_MS) {
     reader.problem(

@@ -1,10 +1,13 @@
 import type { AccountState, PaymentState } from "../domain/decisions.ts";
 import type { OutboxEvent } from "../domain/events.ts";
-import type { CaptureMode, PaymentStatus } from "../domain/payment.ts";
+import type { PartStatus, PaymentStatus } from "../domain/payment.ts";
 import type { Tx } from "./database.ts";
+import { eventValues } from "./event-values.ts";
+import { PAYMENT_JSON, toPaymentState } from "./payment-rows.ts";
+import type { PaymentRow } from "./payment-rows.ts";
 import { ACCOUNT_JSON, toAccountState } from "./record-queries.ts";
 
-/** Statements of the booking transaction. Order of locks: inbox row, payment, outbox head, accounts by (rank, id). */
+/** Statements of the booking transaction. Order of locks: inbox row, payment, capture or refund, outbox head, accounts by (rank, id). */
 
 const CONSUMER = "ledger";
 
@@ -14,49 +17,56 @@ export interface Message {
   readonly payload: string;
 }
 
+/** What a message says of itself; believed only where its outbox row was purged. */
+export interface MessageClaim {
+  readonly type: LedgerMessageType;
+  readonly paymentId: string;
+  readonly captureId: string | null;
+  readonly refundId: string | null;
+}
+
+export type LedgerMessageType = "payment.created" | "payment.captured" | "refund.created";
+
+/** A capture or refund under its lock. */
+export interface PartState {
+  readonly id: string;
+  readonly idempotencyKey: string;
+  readonly amount: bigint;
+  readonly status: PartStatus;
+}
+
 export interface ReceivedMessage {
   readonly isNew: boolean;
   readonly now: Date;
+  /** What the message is about; null where no event of ours has its id. */
+  readonly type: LedgerMessageType | null;
   readonly payment: PaymentState | null;
+  /** Of a payment.captured or refund.created. */
+  readonly part: PartState | null;
+  /** The payment's accounts. */
   readonly source: AccountState | null;
   readonly destination: AccountState | null;
 }
 
-interface PaymentRow {
-  paymentId: string;
-  merchant: string;
-  idempotencyKey: string;
-  source: string;
-  destination: string;
-  amount: string;
-  currency: string;
-  capture: CaptureMode;
-  status: PaymentStatus;
-  version: string;
-}
-
 type AccountRow = Parameters<typeof toAccountState>[0];
 
-const PAYMENT_JSON = `jsonb_build_object(
-          'paymentId', p.id, 'merchant', p.merchant, 'idempotencyKey', p.idempotency_key,
-          'source', p.source, 'destination', p.destination, 'amount', p.amount::text, 'currency', p.currency,
-          'capture', p.capture, 'status', p.status, 'version', p.version::text)`;
-
 /**
- * Claims the message and, if it is new, locks its payment. Which payment that is, the outbox row of this id says, and
- * not the message, which anybody could have put into the queue; only after that row was purged the message is believed,
- * if its payment's events were purged. The inbox row is written as booked; `refuseMessage` changes that in the same
- * transaction. A message whose inbox row was purged is known by its ledger transaction.
+ * Claims the message and, if it is new, locks its payment and its capture or refund. Which ones these are, the outbox row
+ * of this id says, and not the message, which anybody could have put into the queue; only after that row was purged the
+ * message is believed, if its aggregate's events were purged. The inbox row is written as booked; `refuseMessage` changes
+ * that in the same transaction. A message whose inbox row was purged is known by its ledger transaction.
  */
 export async function receiveMessage(
   tx: Tx,
   message: Message,
-  claimedPaymentId: string | null,
+  claim: MessageClaim | null,
 ): Promise<ReceivedMessage> {
   const [row] = await tx.run<{
     is_new: boolean;
     now: Date;
+    type: LedgerMessageType | null;
     payment: PaymentRow | null;
+    part: { id: string; idempotencyKey: string; amount: string; status: PartStatus } | null;
     source: AccountRow | null;
     destination: AccountRow | null;
   }>(
@@ -70,33 +80,61 @@ export async function receiveMessage(
             ON CONFLICT (consumer, message_id) DO NOTHING
         RETURNING message_id
       ), event AS MATERIALIZED (
-        SELECT o.aggregate_id::uuid AS payment_id
+        SELECT o.type, CASE o.aggregate_type WHEN 'payment' THEN o.aggregate_id::uuid END AS payment_id,
+               CASE o.type WHEN 'payment.captured' THEN (o.payload #>> '{data,captureId}')::uuid END AS capture_id,
+               CASE o.aggregate_type WHEN 'refund' THEN o.aggregate_id::uuid END AS refund_id
           FROM remit.outbox o
-         WHERE o.id = $1 AND o.aggregate_type = 'payment' AND o.type = 'payment.created'
+         WHERE o.id = $1
+           AND (o.aggregate_type, o.type) IN (('payment', 'payment.created'), ('payment', 'payment.captured'), ('refund', 'refund.created'))
         UNION ALL
-        SELECT $4::uuid
+        SELECT $4, CASE WHEN $7::uuid IS NULL THEN $5::uuid END, $6, $7
           FROM remit.outbox_heads h
-         WHERE h.aggregate_type = 'payment' AND h.aggregate_id = $4::uuid::text AND h.purged_version > 0
+         WHERE h.aggregate_type = CASE WHEN $7::uuid IS NULL THEN 'payment' ELSE 'refund' END
+           AND h.aggregate_id = coalesce($7, $5)::text
+           AND h.purged_version > 0
          LIMIT 1
       ), payment AS MATERIALIZED (
         SELECT p.*
           FROM received
-          JOIN remit.payments p ON p.id = (SELECT payment_id FROM event)
+          JOIN remit.payments p ON p.id = (SELECT coalesce(e.payment_id, r.payment_id) FROM event e LEFT JOIN remit.refunds r ON r.id = e.refund_id)
            FOR NO KEY UPDATE OF p
+      ), capture AS MATERIALIZED (
+        SELECT c.id, c.amount, c.status, c.idempotency_key
+          FROM payment p
+          JOIN remit.captures c ON c.payment_id = p.id AND c.id = (SELECT capture_id FROM event)
+           FOR NO KEY UPDATE OF c
+      ), refund AS MATERIALIZED (
+        SELECT r.id, r.amount, r.status, r.idempotency_key
+          FROM payment p
+          JOIN remit.refunds r ON r.payment_id = p.id AND r.id = (SELECT refund_id FROM event)
+           FOR NO KEY UPDATE OF r
       )
       SELECT EXISTS (SELECT FROM received) AS is_new,
              clock_timestamp() AS now,
+             (SELECT type FROM event) AS type,
              (SELECT ${PAYMENT_JSON} FROM payment p) AS payment,
+             (SELECT jsonb_build_object('id', part.id, 'idempotencyKey', part.idempotency_key, 'amount', part.amount::text, 'status', part.status)
+                FROM (SELECT * FROM capture UNION ALL SELECT * FROM refund) part) AS part,
              (SELECT ${ACCOUNT_JSON} FROM payment p JOIN remit.accounts a ON a.id = p.source) AS source,
              (SELECT ${ACCOUNT_JSON} FROM payment p JOIN remit.accounts a ON a.id = p.destination) AS destination`,
     },
-    [message.messageId, message.type, message.payload, claimedPaymentId],
+    [
+      message.messageId,
+      message.type,
+      message.payload,
+      claim?.type ?? null,
+      claim?.paymentId ?? null,
+      claim?.captureId ?? null,
+      claim?.refundId ?? null,
+    ],
   );
   if (row === undefined) throw new Error("receive_message returned no row");
   return {
     isNew: row.is_new,
     now: row.now,
+    type: row.type,
     payment: row.payment === null ? null : toPaymentState(row.payment),
+    part: row.part === null ? null : { ...row.part, amount: BigInt(row.part.amount) },
     source: row.source === null ? null : toAccountState(row.source),
     destination: row.destination === null ? null : toAccountState(row.destination),
   };
@@ -106,13 +144,16 @@ export interface StandingBooking {
   readonly outcome: "booked" | "refused";
   readonly error: string | null;
   readonly transactionId: string | null;
-  readonly payment: {
-    readonly paymentId: string;
-    readonly merchant: string;
-    readonly idempotencyKey: string;
-    readonly status: PaymentStatus;
-    readonly failureCode: string | null;
-  } | null;
+  readonly payment: Standing<PaymentStatus> & { readonly paymentId: string } | null;
+  readonly captureId: string | null;
+  readonly refund: Standing<PartStatus> | null;
+}
+
+interface Standing<Status> {
+  readonly merchant: string;
+  readonly idempotencyKey: string;
+  readonly status: Status;
+  readonly failureCode: string | null;
 }
 
 /** What was decided about a message before, from the inbox or, after its purge, from the ledger. */
@@ -124,21 +165,26 @@ export async function readBooking(
     outcome: "booked" | "refused" | null;
     error: string | null;
     transaction_id: string | null;
-    payment_id: string | null;
-    merchant: string;
-    idempotency_key: string;
-    status: PaymentStatus;
-    failure_code: string | null;
+    capture_id: string | null;
+    payment: (Standing<PaymentStatus> & { paymentId: string }) | null;
+    refund: Standing<PartStatus> | null;
   }>(
     {
       name: "read_booking",
       text: `SELECT i.outcome, i.error, t.id AS transaction_id,
-                    p.id AS payment_id, p.merchant, p.idempotency_key, p.status, p.failure_code
+                    coalesce(t.capture_id, CASE o.type WHEN 'payment.captured' THEN (o.payload #>> '{data,captureId}')::uuid END) AS capture_id,
+                    CASE WHEN p.id IS NOT NULL THEN jsonb_build_object('paymentId', p.id, 'merchant', p.merchant, 'idempotencyKey', p.idempotency_key,
+                                                                       'status', p.status, 'failureCode', p.failure_code) END AS payment,
+                    CASE WHEN r.id IS NOT NULL THEN jsonb_build_object('merchant', p.merchant, 'idempotencyKey', r.idempotency_key,
+                                                                       'status', r.status, 'failureCode', r.failure_code) END AS refund
                FROM (SELECT $1::uuid AS message_id, $2::uuid AS payment_id) m
                LEFT JOIN remit.inbox i ON i.consumer = '${CONSUMER}' AND i.message_id = m.message_id
                LEFT JOIN remit.ledger_transactions t ON t.message_id = m.message_id
-               LEFT JOIN remit.outbox o ON o.id = m.message_id AND o.aggregate_type = 'payment'
-               LEFT JOIN remit.payments p ON p.id = coalesce(t.payment_id, o.aggregate_id::uuid, m.payment_id)
+               LEFT JOIN remit.outbox o ON o.id = m.message_id AND o.aggregate_type IN ('payment', 'refund')
+               LEFT JOIN remit.refunds r
+                      ON r.id = coalesce(t.refund_id, CASE o.aggregate_type WHEN 'refund' THEN o.aggregate_id::uuid END)
+               LEFT JOIN remit.payments p
+                      ON p.id = coalesce(t.payment_id, r.payment_id, CASE o.aggregate_type WHEN 'payment' THEN o.aggregate_id::uuid END, m.payment_id)
               LIMIT 1`,
     },
     [messageId, paymentId],
@@ -147,16 +193,9 @@ export async function readBooking(
     outcome: row?.outcome ?? "booked",
     error: row?.error ?? null,
     transactionId: row?.transaction_id ?? null,
-    payment:
-      row === undefined || row.payment_id === null
-        ? null
-        : {
-            paymentId: row.payment_id,
-            merchant: row.merchant,
-            idempotencyKey: row.idempotency_key,
-            status: row.status,
-            failureCode: row.failure_code,
-          },
+    payment: row?.payment ?? null,
+    captureId: row?.capture_id ?? null,
+    refund: row?.refund ?? null,
   };
 }
 
@@ -173,6 +212,10 @@ export async function refuseMessage(tx: Tx, messageId: string, error: string): P
     [messageId, error],
   );
 }
+
+/** Shared accounts are locked last, so that a busy one is held for the posting and the commit only. */
+const ACCOUNT_RANK =
+  "CASE a.kind WHEN 'customer' THEN 0 WHEN 'merchant' THEN 1 WHEN 'fee' THEN 2 ELSE 3 END";
 
 export interface Booking {
   readonly messageId: string;
@@ -211,7 +254,7 @@ export async function bookPayment(tx: Tx, booking: Booking, event: OutboxEvent):
         SELECT a.id
           FROM payment p
           JOIN remit.accounts a ON a.id IN (p.source, p.destination)
-         ORDER BY CASE a.kind WHEN 'customer' THEN 0 WHEN 'merchant' THEN 1 WHEN 'fee' THEN 2 ELSE 3 END, a.id
+         ORDER BY ${ACCOUNT_RANK}, a.id
            FOR NO KEY UPDATE OF a
       ), released AS (
         UPDATE remit.holds h
@@ -236,34 +279,73 @@ export async function bookPayment(tx: Tx, booking: Booking, event: OutboxEvent):
   );
 }
 
-/** Ends a pending payment without moving money: hold released, event written, in one statement. */
-export async function endPayment(
-  tx: Tx,
-  end: { paymentId: string; status: "failed" | "cancelled"; failureCode: string | null },
-  event: OutboxEvent,
-): Promise<void> {
-  await tx.run(
-    {
-      name: "end_payment",
-      text: `
-      WITH event AS (
-        INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, aggregate_version, type, payload, headers)
-        VALUES ($4, $5, $6, $7, $8, $9, $10)
-        RETURNING aggregate_version
-      ), payment AS (
-        UPDATE remit.payments
-           SET status = $2, failure_code = $3, version = event.aggregate_version, updated_at = clock_timestamp()
-          FROM event
-         WHERE id = $1
+/** One side gives, the other takes; the hold that had reserved it lets it go. */
+export interface Transfer {
+  readonly transactionId: string;
+  readonly messageId: string;
+  readonly paymentId: string;
+  readonly kind: "capture" | "refund";
+  /** Of the capture or refund. */
+  readonly partId: string;
+  readonly amount: bigint;
+  readonly currency: string;
+  readonly debited: string;
+  readonly credited: string;
+  readonly entryIds: { readonly debit: string; readonly credit: string };
+}
+
+/** Books a capture or a refund; what it does to payment, capture or refund stands in statements before, the accounts come last. */
+export async function postTransfer(tx: Tx, transfer: Transfer): Promise<void> {
+  await tx.run({ name: `post_${transfer.kind}`, text: POST_TRANSFER[transfer.kind] }, [
+    transfer.transactionId,
+    transfer.messageId,
+    transfer.paymentId,
+    transfer.partId,
+    transfer.debited,
+    transfer.credited,
+    transfer.amount,
+    transfer.currency,
+    transfer.entryIds.debit,
+    transfer.entryIds.credit,
+  ]);
+}
+
+const POST_TRANSFER = {
+  capture: postTransferText({
+    partColumn: "capture_id",
+    hold: "h.payment_id = $3 AND h.refund_id IS NULL",
+  }),
+  refund: postTransferText({ partColumn: "refund_id", hold: "h.refund_id = $4" }),
+};
+
+function postTransferText({
+  partColumn,
+  hold,
+}: {
+  partColumn: "capture_id" | "refund_id";
+  hold: string;
+}): string {
+  return `
+      WITH transaction AS (
+        INSERT INTO remit.ledger_transactions (id, message_id, payment_id, ${partColumn}, kind)
+        VALUES ($1, $2, $3, $4, '${partColumn.replace("_id", "")}')
         RETURNING id
+      ), locked AS MATERIALIZED (
+        SELECT a.id
+          FROM transaction
+          JOIN remit.accounts a ON a.id IN ($5, $6)
+         ORDER BY ${ACCOUNT_RANK}, a.id
+           FOR NO KEY UPDATE OF a
+      ), released AS (
+        UPDATE remit.holds h
+           SET remaining = h.remaining - $7
+         WHERE ${hold} AND (SELECT count(*) FROM locked) = 2
+        RETURNING h.id
       )
-      UPDATE remit.holds h
-         SET remaining = 0
-        FROM payment
-       WHERE h.payment_id = payment.id AND h.refund_id IS NULL`,
-    },
-    [end.paymentId, end.status, end.failureCode, ...eventValues(event)],
-  );
+      INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency)
+      SELECT entry.id, $1, entry.account_id, entry.direction, $7, $8
+        FROM released
+       CROSS JOIN (VALUES ($9::uuid, $5, 'debit'), ($10::uuid, $6, 'credit')) entry (id, account_id, direction)`;
 }
 
 /** Locks a payment for a transition; null where there is none. */
@@ -284,21 +366,4 @@ export async function lockPayment(
   return row === undefined
     ? null
     : { payment: toPaymentState(row.payment), failureCode: row.failure_code, now: row.now };
-}
-
-function toPaymentState(row: PaymentRow): PaymentState {
-  return { ...row, amount: BigInt(row.amount), version: Number(row.version) };
-}
-
-/** An event's values in the order in which the statements here list the columns of the outbox. */
-function eventValues(event: OutboxEvent): unknown[] {
-  return [
-    event.messageId,
-    event.aggregateType,
-    event.aggregateId,
-    event.aggregateVersion,
-    event.type,
-    event.payload,
-    event.headers,
-  ];
 }

@@ -1,8 +1,11 @@
 import type { AccountState, PaymentState } from "../domain/decisions.ts";
 import type { ErrorCode } from "../domain/errors.ts";
 import type { OutboxEvent } from "../domain/events.ts";
-import type { CaptureMode, PaymentParameters, PaymentStatus } from "../domain/payment.ts";
+import type { PaymentParameters, PaymentStatus, RecordedParameters } from "../domain/payment.ts";
 import type { Tx } from "./database.ts";
+import { eventValues } from "./event-values.ts";
+import { PAYMENT_JSON, toPaymentState } from "./payment-rows.ts";
+import type { PaymentRow } from "./payment-rows.ts";
 
 /** Statements of the accepting transaction, each one round trip. Order of locks: key, then the source account. */
 
@@ -136,11 +139,25 @@ export async function lockAccount(tx: Tx, accountId: string): Promise<AccountSta
   return row === undefined ? null : toAccountState(row.account);
 }
 
+/** An account as it is, without a lock: whoever credits it judges it again when it is booked. */
+export async function readAccount(tx: Tx, accountId: string): Promise<AccountState | null> {
+  const [row] = await tx.run<{ account: AccountRow }>(
+    {
+      name: "read_account",
+      text: `SELECT ${ACCOUNT_JSON} AS account
+               FROM remit.accounts a
+              WHERE a.id = $1`,
+    },
+    [accountId],
+  );
+  return row === undefined ? null : toAccountState(row.account);
+}
+
 /** Turns this transaction's prepared acceptance into a refusal, with what tells a contradiction later. */
 export async function refuseKey(
   tx: Tx,
   { merchant, key }: { merchant: string; key: string },
-  refusal: { code: ErrorCode; message: string; parameters: PaymentParameters },
+  refusal: { code: ErrorCode; message: string; parameters: RecordedParameters; paymentId?: string },
 ): Promise<void> {
   await tx.run(
     {
@@ -154,10 +171,19 @@ export async function refuseKey(
   );
 }
 
-/** Writes payment, hold and event in one statement; the deferred triggers check at COMMIT that they agree. Answers when. */
+/** A payment as it is recorded; `expiresAt` with manual capture, `version` counts all events of the transaction. */
+export interface NewPayment extends PaymentParameters {
+  readonly paymentId: string;
+  readonly holdId: string;
+  readonly status: PaymentStatus;
+  readonly expiresAt: Date | null;
+  readonly version: number;
+}
+
+/** Writes payment, hold and first event in one statement; the deferred triggers check at COMMIT that they agree. Answers when. */
 export async function insertPayment(
   tx: Tx,
-  payment: PaymentParameters & { paymentId: string; holdId: string; status: PaymentStatus },
+  payment: NewPayment,
   event: OutboxEvent,
 ): Promise<Date> {
   const [row] = await tx.run<{ created_at: Date }>(
@@ -165,15 +191,15 @@ export async function insertPayment(
       name: "insert_payment",
       text: `
       WITH payment AS (
-        INSERT INTO remit.payments (id, merchant, idempotency_key, source, destination, amount, currency, capture, status, description, version)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+        INSERT INTO remit.payments (id, merchant, idempotency_key, source, destination, amount, currency, capture, status, description, version, expires_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
         RETURNING created_at
       ), event AS (
         INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, aggregate_version, type, payload, headers)
-        VALUES ($12, $13, $14, $11, $15, $16, $17)
+        VALUES ($14, $15, $16, $17, $18, $19, $20)
       ), hold AS (
         INSERT INTO remit.holds (id, account_id, payment_id, amount)
-        VALUES ($18, $4, $1, $6)
+        VALUES ($13, $4, $1, $6)
       )
       SELECT created_at FROM payment`,
     },
@@ -188,25 +214,36 @@ export async function insertPayment(
       payment.capture,
       payment.status,
       payment.description,
-      event.aggregateVersion,
-      event.messageId,
-      event.aggregateType,
-      event.aggregateId,
-      event.type,
-      event.payload,
-      event.headers,
+      payment.version,
+      payment.expiresAt,
       payment.holdId,
+      ...eventValues(event),
     ],
   );
   if (row === undefined) throw new Error("insert_payment returned no row");
   return row.created_at;
 }
 
+/** One more event of a transaction that wrote the first one with its payment. */
+export async function insertEvent(tx: Tx, event: OutboxEvent): Promise<void> {
+  await tx.run(
+    {
+      name: "insert_event",
+      text: `INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, aggregate_version, type, payload, headers)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+    },
+    eventValues(event),
+  );
+}
+
 /** The decision that stands about a key, with the payment as it is now. */
 export interface StandingDecision {
+  readonly operation: string;
   readonly fingerprint: string;
   readonly requestId: string;
-  readonly refusal: { code: ErrorCode; message: string; parameters: PaymentParameters } | null;
+  readonly refusal: { code: ErrorCode; message: string } | null;
+  /** What a key of another operation, or of a refusal, was used with; an accepted payment says it itself. */
+  readonly parameters: RecordedParameters | null;
   readonly payment: (PaymentState & { description: string | null; createdAt: Date }) | null;
 }
 
@@ -216,24 +253,18 @@ export async function readDecision(
   { merchant, key }: { merchant: string; key: string },
 ): Promise<StandingDecision | null> {
   const [row] = await tx.run<{
+    operation: string;
     fingerprint: string;
     request_id: string;
-    outcome: { decision: string; code: ErrorCode; message: string; parameters: PaymentParameters };
-    id: string | null;
-    source: string;
-    destination: string;
-    amount: string;
-    currency: string;
-    capture: CaptureMode;
-    status: PaymentStatus;
+    outcome: { decision: string; code: ErrorCode; message: string; parameters?: RecordedParameters };
+    payment: PaymentRow | null;
     description: string | null;
-    version: string;
     created_at: Date;
   }>(
     {
       name: "read_decision",
-      text: `SELECT k.fingerprint, k.request_id, k.outcome,
-                    p.id, p.source, p.destination, p.amount, p.currency, p.capture, p.status, p.description, p.version, p.created_at
+      text: `SELECT k.operation, k.fingerprint, k.request_id, k.outcome, p.description, p.created_at,
+                    CASE WHEN p.id IS NOT NULL THEN ${PAYMENT_JSON} END AS payment
                FROM remit.idempotency_keys k
                LEFT JOIN remit.payments p ON p.merchant = k.merchant AND p.idempotency_key = k.key
               WHERE k.merchant = $1
@@ -243,24 +274,17 @@ export async function readDecision(
   );
   if (row === undefined) return null;
   return {
+    operation: row.operation,
     fingerprint: row.fingerprint,
     requestId: row.request_id,
     refusal: row.outcome.decision === "refused" ? row.outcome : null,
+    parameters: row.outcome.parameters ?? null,
     payment:
-      row.id === null
+      row.payment === null
         ? null
         : {
-            paymentId: row.id,
-            merchant,
-            idempotencyKey: key,
-            source: row.source,
-            destination: row.destination,
-            amount: BigInt(row.amount),
-            currency: row.currency,
-            capture: row.capture,
-            status: row.status,
+            ...toPaymentState(row.payment),
             description: row.description,
-            version: Number(row.version),
             createdAt: row.created_at,
           },
   };

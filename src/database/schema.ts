@@ -65,6 +65,7 @@ export const captures = remitSchema.table("captures", {
   failureCode: text("failure_code"),
   createdAt: time("created_at").notNull(),
   settledAt: time("settled_at"),
+  idempotencyKey: text("idempotency_key").notNull(),
 });
 
 export const refunds = remitSchema.table("refunds", {
@@ -77,6 +78,7 @@ export const refunds = remitSchema.table("refunds", {
   failureCode: text("failure_code"),
   createdAt: time("created_at").notNull(),
   settledAt: time("settled_at"),
+  idempotencyKey: text("idempotency_key").notNull(),
 });
 
 export const holds = remitSchema.table("holds", {
@@ -149,6 +151,7 @@ export const inbox = remitSchema.table(
     processedAt: time("processed_at"),
     outcome: text("outcome"),
     error: text("error"),
+    deliveries: integer("deliveries").notNull().default(1),
   },
   (table) => [primaryKey({ columns: [table.consumer, table.messageId] })],
 );

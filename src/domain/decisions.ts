@@ -24,6 +24,11 @@ export interface PaymentState {
   readonly currency: string;
   readonly capture: CaptureMode;
   readonly status: PaymentStatus;
+  /** What its captures and refunds take together, booked or on their way. */
+  readonly captured: bigint;
+  readonly refunded: bigint;
+  /** Where capture is manual. */
+  readonly expiresAt: Date | null;
   readonly version: number;
 }
 
@@ -50,13 +55,24 @@ export function refuseAcceptance(
       };
     }
   }
+  return refuseMove({ source, destination, amount: BigInt(parameters.amountMinor) });
+}
+
+/** Whether `source` may give the amount to `destination` now. */
+export function refuseMove({
+  source,
+  destination,
+  amount,
+}: {
+  source: AccountState;
+  destination: AccountState;
+  amount: bigint;
+}): Refusal | null {
   if (source.status === "frozen") {
     return { code: "account_frozen", message: `account ${source.accountId} is frozen` };
   }
   const closed = [source, destination].find(({ status }) => status === "closed");
   if (closed !== undefined) return isClosed(closed);
-
-  const amount = BigInt(parameters.amountMinor);
   const available = source.posted - source.held + source.overdraft;
   if (source.kind !== "world" && available < amount) {
     return {
@@ -67,13 +83,18 @@ export function refuseAcceptance(
   return leavesRange({ source, destination, amount });
 }
 
-/** Whether the ledger may book an automatic payment: null, or why not. A frozen account still books what was accepted. */
-export function refuseBooking(
-  payment: PaymentState,
-  { source, destination }: { source: AccountState; destination: AccountState },
-): Refusal | null {
-  if (destination.status === "closed") return isClosed(destination);
-  return leavesRange({ source, destination, amount: payment.amount });
+/** Whether the ledger may move money between two accounts: null, or why not. A frozen account still books what was accepted. */
+export function refuseBooking({
+  debited,
+  credited,
+  amount,
+}: {
+  debited: AccountState;
+  credited: AccountState;
+  amount: bigint;
+}): Refusal | null {
+  if (credited.status === "closed") return isClosed(credited);
+  return leavesRange({ source: debited, destination: credited, amount });
 }
 
 function leavesRange({

@@ -23,6 +23,7 @@ export const ERROR_CODES = {
   balance_overflow: { exit: 4, retryable: false, title: "The balance would leave its range" },
   account_frozen: { exit: 4, retryable: false, title: "The account is frozen" },
   account_closed: { exit: 4, retryable: false, title: "The account is closed" },
+  account_not_empty: { exit: 4, retryable: false, title: "The account still has money or holds" },
   account_exists: { exit: 4, retryable: false, title: "The account exists with other properties" },
   currency_mismatch: { exit: 4, retryable: false, title: "The account holds another currency" },
   idempotency_key_reused: {

@@ -1,25 +1,56 @@
 import { z } from "zod";
 
-/**
- * The events that other services may build on: a versioned contract, not a dump of a row. Amounts are decimal strings
- * in the currency's minor unit. docs/events holds the JSON Schema of each; a test keeps them equal.
- */
+const minor = z.string().regex(/^[1-9][0-9]{0,17}$/);
+const minorOrZero = z.string().regex(/^(0|[1-9][0-9]{0,17})$/);
+
 const paymentData = z.object({
   paymentId: z.uuid(),
   merchant: z.string(),
   idempotencyKey: z.string(),
   source: z.string(),
   destination: z.string(),
-  amountMinor: z.string().regex(/^[1-9][0-9]{0,17}$/),
+  amountMinor: minor,
   currency: z.string().regex(/^[A-Z]{3}$/),
   capture: z.enum(["automatic", "manual"]),
 });
 
+const captureData = paymentData.extend({
+  captureId: z.uuid(),
+  /** Of this capture alone; `capturedMinor` counts all that are booked or on their way. */
+  captureAmountMinor: minor,
+  capturedMinor: minorOrZero,
+});
+
+const refundData = z.object({
+  refundId: z.uuid(),
+  paymentId: z.uuid(),
+  merchant: z.string(),
+  idempotencyKey: z.string(),
+  /** The account that gives the money back: the payment's destination. */
+  source: z.string(),
+  destination: z.string(),
+  amountMinor: minor,
+  currency: z.string().regex(/^[A-Z]{3}$/),
+});
+
+/**
+ * The events that other services may build on: a versioned contract, not a dump of a row. Amounts are decimal strings
+ * in the currency's minor unit. docs/events holds the JSON Schema of each; a test keeps them equal.
+ */
 const dataSchemas = {
   "payment.created": paymentData,
+  "payment.authorized": paymentData.extend({ expiresAt: z.iso.datetime() }),
+  "payment.captured": captureData.extend({ final: z.boolean(), releasedMinor: minorOrZero }),
+  "payment.capture_failed": captureData.extend({ failureCode: z.string() }),
+  "payment.released": paymentData.extend({ capturedMinor: minor, releasedMinor: minor }),
   "payment.settled": paymentData.extend({ transactionId: z.uuid() }),
   "payment.failed": paymentData.extend({ failureCode: z.string() }),
   "payment.cancelled": paymentData,
+  "payment.voided": paymentData,
+  "payment.expired": paymentData,
+  "refund.created": refundData,
+  "refund.settled": refundData.extend({ transactionId: z.uuid() }),
+  "refund.failed": refundData.extend({ failureCode: z.string() }),
 } as const;
 
 export type EventType = keyof typeof dataSchemas;
@@ -57,7 +88,7 @@ export interface OutboxEvent {
   readonly headers: string;
 }
 
-export interface NewPaymentEvent<Type extends EventType> {
+export interface NewEvent<Type extends EventType> {
   readonly messageId: string;
   readonly type: Type;
   readonly aggregateVersion: number;
@@ -65,19 +96,19 @@ export interface NewPaymentEvent<Type extends EventType> {
   readonly data: EventData<Type>;
 }
 
-/** Wraps what happened to a payment into its message; the same input gives the same bytes. */
-export function paymentEvent<Type extends EventType>({
+/** Wraps what happened to a payment or refund into its message; the same input gives the same bytes. */
+export function newEvent<Type extends EventType>({
   messageId,
   type,
   aggregateVersion,
   time,
   data,
-}: NewPaymentEvent<Type>): OutboxEvent {
+}: NewEvent<Type>): OutboxEvent {
   const dataschema = dataSchemaOf(type);
+  const aggregate = aggregateOf(data);
   return {
     messageId,
-    aggregateType: "payment",
-    aggregateId: data.paymentId,
+    ...aggregate,
     aggregateVersion,
     type,
     payload: JSON.stringify({
@@ -85,23 +116,29 @@ export function paymentEvent<Type extends EventType>({
       id: messageId,
       source: "/remit",
       type,
-      subject: data.paymentId,
+      subject: aggregate.aggregateId,
       time: time.toISOString(),
       datacontenttype: "application/json",
       dataschema,
       data,
     }),
-    headers: JSON.stringify({ capture: data.capture, dataschema }),
+    headers: JSON.stringify("capture" in data ? { capture: data.capture, dataschema } : { dataschema }),
   };
+}
+
+function aggregateOf(data: EventData<EventType>): Pick<OutboxEvent, "aggregateType" | "aggregateId"> {
+  return "refundId" in data
+    ? { aggregateType: "refund", aggregateId: data.refundId }
+    : { aggregateType: "payment", aggregateId: data.paymentId };
 }
 
 function dataSchemaOf(type: EventType): string {
   return `urn:remit:event:${type}:${EVENT_VERSION}`;
 }
 
-/** Reads the event that the ledger books. Unknown fields pass: a newer writer may add them. */
-export const paymentCreatedMessage = z.object({
-  id: z.uuid(),
-  type: z.literal("payment.created"),
-  data: dataSchemas["payment.created"],
-});
+/** Reads the events that the ledger books. Unknown fields pass: a newer writer may add them. */
+export const ledgerMessage = z.discriminatedUnion("type", [
+  z.object({ id: z.uuid(), type: z.literal("payment.created"), data: dataSchemas["payment.created"] }),
+  z.object({ id: z.uuid(), type: z.literal("payment.captured"), data: dataSchemas["payment.captured"] }),
+  z.object({ id: z.uuid(), type: z.literal("refund.created"), data: dataSchemas["refund.created"] }),
+]);

@@ -5,11 +5,20 @@ export const workflowIds = {
   /** A merchant has no ":", so merchant and key can't be confused. */
   payment: ({ merchant, key }: { merchant: string; key: string }): string =>
     `payment:${merchant}:${key}`,
+  refund: ({ merchant, key }: { merchant: string; key: string }): string =>
+    `refund:${merchant}:${key}`,
   ledgerEntry: (messageId: string): string => `ledger:${messageId}`,
   outboxRelay: ({ fromShard, toShard }: { fromShard: number; toShard: number }): string =>
     `outbox-relay:${fromShard}-${toShard}`,
   supervisor: "supervisor",
 } as const;
+
+/** The merchant and key of a payment's or refund's workflow; null for another one's id. */
+export function keyOfWorkflowId(workflowId: string): { merchant: string; key: string } | null {
+  const match = /^(?:payment|refund):([a-z0-9-]+):(.+)$/.exec(workflowId);
+  const [, merchant, key] = match ?? [];
+  return merchant === undefined || key === undefined ? null : { merchant, key };
+}
 
 /** Temporal Schedules append a time to the ids of what they start, so their ids are prefixes. */
 export const scheduleIds = { supervisor: "remit-supervisor" } as const;

@@ -1,18 +1,18 @@
 import { loadEnvironmentSettings } from "../config/process-settings.ts";
 import { ROLES } from "./roles.ts";
 import { runWorker } from "./run-worker.ts";
+import { stopSignals } from "./stop-signals.ts";
 
 /** The worker as a process of its own: all roles, until SIGTERM, SIGINT, or the end of the process that started it. */
-const stopping = new AbortController();
-for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => stopping.abort());
+const stopping = stopSignals();
 process.once("disconnect", () => stopping.abort());
 
 try {
-  await runWorker(loadEnvironmentSettings(), ROLES, {
+  const { drained } = await runWorker(loadEnvironmentSettings(), ROLES, {
     signal: stopping.signal,
     onReady: () => process.send?.({ type: "ready" }),
   });
-  process.exit(0);
+  process.exit(drained ? 0 : 1);
 } catch (error) {
   process.stderr.write(
     `${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "@temporalio/client";
 import { NativeConnection, Runtime, Worker } from "@temporalio/worker";
 import type { WorkerOptions } from "@temporalio/worker";
@@ -9,39 +8,48 @@ import { createRelayActivities } from "../activities/relay-activities.ts";
 import { createSupervisorActivities } from "../activities/supervise.ts";
 import type { SupervisorActivities } from "../activities/supervise.ts";
 import type { Settings } from "../config/settings.ts";
+import { createDatabaseProbe } from "../database/database-probe.ts";
 import { createDatabase } from "../database/database.ts";
 import type { Database } from "../database/database.ts";
 import { createOutboxListener, createOutboxNotifier } from "../database/outbox-wake-up.ts";
 import { checkDatabase } from "../database/start-up-checks.ts";
 import { DomainError } from "../domain/errors.ts";
-import { createSnsClient, createSqsClient } from "../messaging/aws-clients.ts";
+import { createSnsClient } from "../messaging/aws-clients.ts";
+import { watchContact } from "../messaging/publisher-contact.ts";
 import { createSnsPublisher } from "../messaging/sns-publisher.ts";
-import { POLL_SECONDS, createSqsReceiver } from "../messaging/sqs-receiver.ts";
+import { startHealthServer } from "../observability/health.ts";
 import { createLogger } from "../observability/logger.ts";
 import type { Logger } from "../observability/logger.ts";
 import { TASK_QUEUES } from "../workflows/messages.ts";
-import { startLedgerIntake } from "./ledger-intake.ts";
-import type { IntakeEvent } from "./ledger-intake.ts";
+import {
+  WorkerHealth,
+  brokerCheck,
+  databaseCheck,
+  intakeCheck,
+  listenerCheck,
+  pollingCheck,
+  temporalCheck,
+} from "./health-checks.ts";
+import { OpenParts } from "./open-parts.ts";
+import type { WorkerEnd } from "./open-parts.ts";
 import { ROLES, shardRanges } from "./roles.ts";
 import type { Role } from "./roles.ts";
-import { ensureSupervisorSchedule } from "./supervisor-schedule.ts";
+import { startSqsIntake } from "./sqs-intake.ts";
+import { superviseAtBoot } from "./supervise-at-boot.ts";
 import { createTemporalStarts } from "./temporal-starts.ts";
 import type { TemporalStarts } from "./temporal-starts.ts";
 import { temporalLogger } from "./temporal-logger.ts";
 import { workflowBundle } from "./workflow-bundle.ts";
 
-/** After this long an activity that ignores its cancellation is left behind; its lease or its retry takes over. */
-const SHUTDOWN_FORCE_TIME = "12 seconds";
 /** A dead worker's sticky queue is given up after this long instead of 10 s. */
 const STICKY_TIMEOUT = "1 second";
 /** How fast a pause or a shutdown reaches a window of the relay. */
 const HEARTBEAT_THROTTLE = "1 second";
 
-const SUPERVISION_RETRY_MS = 2_000;
-
 /**
- * Runs the worker's roles in this process until `signal`: then the intake stops first, and the workers drain. Calls
- * `onReady` when all of it polls.
+ * Runs the worker's roles in this process until `signal`: then readiness goes first, the intake second, and the workers
+ * drain before their connections are closed. Calls `onReady` when all of it polls. A caller ends its process after it:
+ * what didn't drain in time still runs.
  *
  * @throws DomainError `usage` where the database refuses this role, `database_unreachable`, `temporal_unreachable`
  */
@@ -49,62 +57,131 @@ export async function runWorker(
   settings: Settings,
   roles: readonly Role[] = ROLES,
   { signal, onReady }: { signal: AbortSignal; onReady?: () => void },
-): Promise<void> {
-  const logger = createLogger({ name: "remit-worker", level: settings.worker.logLevel });
-  const parts = new Parts();
-  try {
-    const database = parts.add(
-      createDatabase({
-        url: settings.databaseUrl,
-        poolMax: settings.worker.databasePoolMax,
-        applicationName: "remit-worker",
-      }),
-    );
-    await checkDatabase(database);
-    Runtime.install({ logger: temporalLogger(logger), shutdownSignals: [] });
-    const connection = parts.add(await connect(settings));
-    const client = new Client({ connection, namespace: settings.temporal.namespace });
-    const starts = createTemporalStarts(client);
-    const supervision = createSupervisorActivities({
-      database,
-      startRelays: async () => await startRelays(starts, settings),
-      startPayment: starts.startPayment,
-      startLedgerEntry: starts.startLedgerEntry,
-    });
-    const workers = await createWorkers({
-      settings,
-      roles,
-      logger,
-      database,
-      connection,
-      starts,
-      supervision,
-      parts,
-    });
-    const running = Promise.all(workers.map(async (worker) => await worker.run()));
-    if (roles.includes("payments")) superviseAtBoot({ client, supervision, logger, signal });
-    if (roles.includes("ledger")) parts.first(startIntake({ settings, starts, logger, parts }));
+): Promise<WorkerEnd> {
+  const { shutdownGraceMs, logLevel } = settings.worker;
+  const logger = createLogger({ name: "remit-worker", level: logLevel });
+  const parts = new OpenParts();
+  const health = new WorkerHealth();
+  const work = async (): Promise<void> => {
+    await answerProbes({ settings, logger, parts, health });
+    const { ended } = await startWork({ settings, roles, logger, parts, health, signal });
+    signal.throwIfAborted();
+    health.phase = "running";
     logger.info({ roles }, "worker is ready");
     onReady?.();
-    await Promise.race([running, aborted(signal)]);
-    logger.info("worker drains");
-    await parts.stopFirst();
-    for (const worker of workers) if (worker.getState() === "RUNNING") worker.shutdown();
-    await running;
-  } finally {
-    await parts.close();
+    await ended;
+  };
+  const failure = await Promise.race([work(), aborted(signal)]).then(
+    () => null,
+    (error: unknown) => ({ error }),
+  );
+  health.phase = "draining";
+  logger.info("worker drains");
+  const end = await parts.closeWithin(shutdownGraceMs);
+  if (!end.drained) {
+    logger.error({ open: end.open }, `worker did not drain within ${shutdownGraceMs} ms`);
   }
+  if (failure !== null) throw failure.error;
+  return end;
 }
 
-interface WorkerParts {
+interface WorkContext {
   readonly settings: Settings;
   readonly roles: readonly Role[];
   readonly logger: Logger;
+  readonly parts: OpenParts;
+  readonly health: WorkerHealth;
+  readonly signal: AbortSignal;
+}
+
+/** Resolves when all roles poll; `ended` settles when one of them fails or all have drained. */
+async function startWork(context: WorkContext): Promise<{ ended: Promise<unknown> }> {
+  const { settings, roles, logger, parts, health, signal } = context;
+  const database = parts.add(
+    "database pool",
+    createDatabase({
+      url: settings.databaseUrl,
+      poolMax: settings.worker.databasePoolMax,
+      applicationName: "remit-worker",
+    }),
+  );
+  await checkDatabase(database);
+  Runtime.install({ logger: temporalLogger(logger), shutdownSignals: [] });
+  const connection = parts.add("Temporal connection", await connect(settings));
+  const client = new Client({ connection, namespace: settings.temporal.namespace });
+  const starts = createTemporalStarts(client);
+  health.add(temporalCheck(client));
+  const supervision = createSupervisorActivities({
+    ...starts,
+    database,
+    startRelays: async () => await startRelays(starts, settings),
+  });
+  const workers = await createWorkers({ ...context, database, connection, starts, supervision });
+  signal.throwIfAborted();
+  const ended = runAll(workers, { parts, health });
+  if (roles.includes("payments")) superviseAtBoot({ client, supervision, logger, signal });
+  if (roles.includes("ledger")) {
+    const intake = startSqsIntake({ settings, starts, logger, parts });
+    health.add(intakeCheck(intake));
+  }
+  return { ended };
+}
+
+function runAll(
+  workers: readonly Worker[],
+  { parts, health }: Pick<WorkContext, "parts" | "health">,
+): Promise<unknown> {
+  const states = workers.map((worker) => ({
+    taskQueue: worker.options.taskQueue,
+    state: () => worker.getState(),
+  }));
+  health.add(pollingCheck(states));
+  const runs = workers.map(async (worker) => await worker.run());
+  const ended = Promise.all(runs);
+  // A failure between here and where it is awaited must not end the process before the parts are closed.
+  ended.catch(() => undefined);
+  parts.add(() => workers.map(whatItDoes).join(", "), {
+    close: async () => {
+      for (const worker of workers) if (worker.getState() === "RUNNING") worker.shutdown();
+      await Promise.allSettled(runs);
+      await ended;
+    },
+  });
+  return ended;
+}
+
+function whatItDoes(worker: Worker): string {
+  const { runState, numInFlightActivities, numInFlightWorkflowActivations } = worker.getStatus();
+  return (
+    `worker of ${worker.options.taskQueue} (${runState}, activities: ${numInFlightActivities}, ` +
+    `workflow tasks: ${numInFlightWorkflowActivations})`
+  );
+}
+
+async function answerProbes({
+  settings: { databaseUrl, worker },
+  logger,
+  parts,
+  health,
+}: Pick<WorkContext, "settings" | "logger" | "parts" | "health">): Promise<void> {
+  if (worker.healthPort === null) return;
+  const { url } = parts.add(
+    "health server",
+    await startHealthServer({
+      address: worker.healthAddress,
+      port: worker.healthPort,
+      checks: health.checks,
+    }),
+  );
+  health.add(databaseCheck(parts.add("health connection", createDatabaseProbe(databaseUrl))));
+  logger.info({ url }, "health probes are answered");
+}
+
+interface WorkerParts extends WorkContext {
   readonly database: Database;
   readonly connection: NativeConnection;
   readonly starts: TemporalStarts;
   readonly supervision: SupervisorActivities;
-  readonly parts: Parts;
 }
 
 async function createWorkers(context: WorkerParts): Promise<Worker[]> {
@@ -112,20 +189,28 @@ async function createWorkers(context: WorkerParts): Promise<Worker[]> {
   const bundle = await workflowBundle(temporalLogger(context.logger));
   const activities = createActivities(context);
   return await Promise.all(
-    roles.map(
-      async (role) =>
-        await Worker.create({
-          connection,
-          namespace: settings.temporal.namespace,
-          taskQueue: TASK_QUEUES[role],
-          workflowBundle: bundle,
-          stickyQueueScheduleToStartTimeout: STICKY_TIMEOUT,
-          shutdownForceTime: SHUTDOWN_FORCE_TIME,
-          ...activities[role](),
-        }),
-    ),
+    roles.flatMap((role) => {
+      const options = activities[role]();
+      return QUEUES_OF_ROLE[role].map(
+        async (taskQueue) =>
+          await Worker.create({
+            connection,
+            namespace: settings.temporal.namespace,
+            taskQueue,
+            workflowBundle: bundle,
+            stickyQueueScheduleToStartTimeout: STICKY_TIMEOUT,
+            ...options,
+          }),
+      );
+    }),
   );
 }
+
+const QUEUES_OF_ROLE: Readonly<Record<Role, readonly string[]>> = {
+  payments: [TASK_QUEUES.payments, TASK_QUEUES.manualPayments],
+  relay: [TASK_QUEUES.relay],
+  ledger: [TASK_QUEUES.ledger],
+};
 
 /** Made when asked for: a role that doesn't run opens no connection. */
 function createActivities({
@@ -135,6 +220,7 @@ function createActivities({
   starts,
   supervision,
   parts,
+  health,
 }: WorkerParts): Record<Role, () => Partial<WorkerOptions>> {
   const notifier = createOutboxNotifier(database.pool);
   const guard = <Activities extends object>(activities: Activities): Activities =>
@@ -147,26 +233,29 @@ function createActivities({
     }),
     ledger: () => ({
       activities: guard(
-        createLedgerActivities({ database, notifier, signalPayment: starts.signalPayment }),
+        createLedgerActivities({ database, notifier, signalDecision: starts.signalDecision }),
       ),
     }),
     relay: () => {
       const sns = createSnsClient(settings.aws, {
         requestTimeoutMs: settings.worker.sendTimeoutMs,
       });
-      parts.add({ close: async () => await Promise.resolve(sns.destroy()) });
+      parts.add("SNS client", { close: async () => await Promise.resolve(sns.destroy()) });
       const listener = parts.add(
+        "LISTEN connection",
         createOutboxListener({
           databaseUrl: settings.databaseUrl,
           onStateChange: (state) => logger.info(state, "outbox listener"),
         }),
       );
+      const { publisher, contact } = watchContact(createSnsPublisher(sns, settings.topicArn));
+      health.add(brokerCheck(contact), listenerCheck(listener, settings.worker));
       return {
         maxHeartbeatThrottleInterval: HEARTBEAT_THROTTLE,
         activities: guard(
           createRelayActivities({
             database,
-            publisher: createSnsPublisher(sns, settings.topicArn),
+            publisher,
             listener,
             leaseMs: settings.worker.leaseMs,
             sendTimeoutMs: settings.worker.sendTimeoutMs,
@@ -176,60 +265,6 @@ function createActivities({
       };
     },
   };
-}
-
-function startIntake({
-  settings,
-  starts,
-  logger,
-  parts,
-}: Pick<WorkerParts, "settings" | "starts" | "logger" | "parts">): { close(): Promise<void> } {
-  const polling = createSqsClient(settings.aws, { requestTimeoutMs: (POLL_SECONDS + 5) * 1_000 });
-  const answering = createSqsClient(settings.aws, { requestTimeoutMs: 5_000 });
-  for (const sqs of [polling, answering]) {
-    parts.add({ close: async () => await Promise.resolve(sqs.destroy()) });
-  }
-  const intake = startLedgerIntake({
-    receiver: createSqsReceiver({ polling, answering, queueUrl: settings.ledgerQueueUrl }),
-    startLedgerEntry: starts.startLedgerEntry,
-    probeTemporal: starts.probe,
-    report: (event) => reportIntake(logger, event),
-  });
-  return { close: intake.stop };
-}
-
-function reportIntake(logger: Logger, event: IntakeEvent): void {
-  if (event.kind === "back") logger.info(event, "intake goes on");
-  else if (event.kind === "away")
-    logger.warn({ what: event.what, err: event.error }, "intake waits");
-  else logger.error(event, "message is malformed and goes to the dead-letter queue");
-}
-
-/** Right away and until it has worked once; afterwards the Schedule does it. */
-function superviseAtBoot({
-  client,
-  supervision,
-  logger,
-  signal,
-}: {
-  client: Client;
-  supervision: SupervisorActivities;
-  logger: Logger;
-  signal: AbortSignal;
-}): void {
-  const run = async (): Promise<void> => {
-    while (!signal.aborted) {
-      try {
-        await supervision.startMissing();
-        await ensureSupervisorSchedule(client);
-        return;
-      } catch (err) {
-        logger.warn({ err }, "supervision failed, tried again");
-        await delay(SUPERVISION_RETRY_MS, undefined, { signal }).catch(() => undefined);
-      }
-    }
-  };
-  void run();
 }
 
 async function startRelays(starts: TemporalStarts, { worker }: Settings): Promise<number> {
@@ -256,29 +291,4 @@ async function connect({ temporal }: Settings): Promise<NativeConnection> {
 async function aborted(signal: AbortSignal): Promise<void> {
   if (signal.aborted) return;
   await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
-}
-
-/** What must be closed, newest first; the one that takes work in is stopped before the workers drain. */
-class Parts {
-  readonly #parts: { close(): Promise<void> }[] = [];
-  #first: { close(): Promise<void> } | undefined;
-
-  add<Part extends { close(): Promise<void> }>(part: Part): Part {
-    this.#parts.push(part);
-    return part;
-  }
-
-  first(part: { close(): Promise<void> }): void {
-    this.#first = part;
-  }
-
-  async stopFirst(): Promise<void> {
-    await this.#first?.close();
-    this.#first = undefined;
-  }
-
-  async close(): Promise<void> {
-    await this.stopFirst();
-    for (const part of this.#parts.toReversed()) await part.close();
-  }
 }

@@ -1,19 +1,23 @@
 import { WorkflowExecutionAlreadyStartedError, WorkflowNotFoundError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
-import type { RecordedPayment } from "../database/supervision-queries.ts";
-import { workflowIds } from "../domain/ids.ts";
+import type { LongRuns } from "../activities/supervise.ts";
+import type { Key, RecordedPayment, RecordedRefund } from "../database/supervision-queries.ts";
+import { keyOfWorkflowId, workflowIds } from "../domain/ids.ts";
 import type { IncomingMessage } from "../messaging/envelope.ts";
 import { SEARCH_KEYS, TASK_QUEUES, WORKFLOW_TYPES } from "../workflows/messages.ts";
-import type { LedgerDecision, PaymentInput } from "../workflows/messages.ts";
+import type { LedgerDecision, PaymentInput, RefundInput } from "../workflows/messages.ts";
 
 /** What the worker asks of Temporal: starts that a second call can't double, and hints. */
 export interface TemporalStarts {
   readonly probe: () => Promise<void>;
   readonly startLedgerEntry: (message: IncomingMessage) => Promise<void>;
-  readonly signalPayment: (workflowId: string, decision: LedgerDecision) => Promise<void>;
+  readonly signalDecision: (workflowId: string, decision: LedgerDecision) => Promise<void>;
   readonly startRelay: (range: { fromShard: number; toShard: number }) => Promise<void>;
   /** Whether it had to be started: false where it runs. */
   readonly startPayment: (payment: RecordedPayment) => Promise<boolean>;
+  readonly startRefund: (refund: RecordedRefund) => Promise<boolean>;
+  /** The short workflows that have run for longer; visibility is eventually consistent, so a run may come late. */
+  readonly longRuns: (input: { olderThanSeconds: number }) => Promise<LongRuns>;
 }
 
 /** A call that takes longer is an outage; there is no deadline by default. */
@@ -33,7 +37,7 @@ export function createTemporalStarts(client: Client): TemporalStarts {
     startLedgerEntry: async (message) => {
       await bounded(async () => await startLedgerEntry(client, message));
     },
-    signalPayment: async (workflowId, decision) => {
+    signalDecision: async (workflowId, decision) => {
       try {
         await bounded(
           async () =>
@@ -60,6 +64,8 @@ export function createTemporalStarts(client: Client): TemporalStarts {
       );
     },
     startPayment: async (payment) => await bounded(async () => await adoptPayment(client, payment)),
+    startRefund: async (refund) => await bounded(async () => await adoptRefund(client, refund)),
+    longRuns: async (input) => await bounded(async () => await longRuns(client, input)),
   };
 }
 
@@ -90,29 +96,87 @@ async function startLedgerEntry(
 }
 
 async function adoptPayment(client: Client, payment: RecordedPayment): Promise<boolean> {
-  const { merchant, idempotencyKey, currency, paymentId } = payment;
-  const input: PaymentInput = {
-    ...payment,
-    notAfter: new Date(Date.now() + ADOPTION_MS).toISOString(),
-  };
+  const { merchant, idempotencyKey, currency, paymentId, capture } = payment;
+  const input: PaymentInput = { ...payment, notAfter: adoptionEnd() };
+  const isManual = capture === "manual";
+  return await startUnlessRunning(
+    async () =>
+      await client.workflow.start(
+        isManual ? WORKFLOW_TYPES.manualPayment : WORKFLOW_TYPES.payment,
+        {
+          ...ADOPTION,
+          workflowId: workflowIds.payment({ merchant, key: idempotencyKey }),
+          taskQueue: isManual ? TASK_QUEUES.manualPayments : TASK_QUEUES.payments,
+          args: [input],
+          staticSummary: `${payment.amountMinor} ${currency} minor units, ${payment.source} → ${payment.destination} (taken up again)`,
+          typedSearchAttributes: [
+            { key: SEARCH_KEYS.paymentId, value: paymentId },
+            { key: SEARCH_KEYS.merchant, value: merchant },
+            { key: SEARCH_KEYS.currency, value: currency },
+          ],
+        },
+      ),
+  );
+}
+
+async function adoptRefund(client: Client, refund: RecordedRefund): Promise<boolean> {
+  const { merchant, idempotencyKey, paymentId } = refund;
+  const input: RefundInput = { ...refund, notAfter: adoptionEnd() };
+  return await startUnlessRunning(
+    async () =>
+      await client.workflow.start(WORKFLOW_TYPES.refund, {
+        ...ADOPTION,
+        workflowId: workflowIds.refund({ merchant, key: idempotencyKey }),
+        taskQueue: TASK_QUEUES.payments,
+        args: [input],
+        staticSummary: `refund of payment ${paymentId} (taken up again)`,
+        typedSearchAttributes: [
+          { key: SEARCH_KEYS.paymentId, value: paymentId },
+          { key: SEARCH_KEYS.merchant, value: merchant },
+        ],
+      }),
+  );
+}
+
+const ADOPTION = {
+  workflowIdConflictPolicy: "FAIL",
+  workflowIdReusePolicy: "ALLOW_DUPLICATE",
+  workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
+} as const;
+
+function adoptionEnd(): string {
+  return new Date(Date.now() + ADOPTION_MS).toISOString();
+}
+
+async function startUnlessRunning(start: () => Promise<unknown>): Promise<boolean> {
   try {
-    await client.workflow.start(WORKFLOW_TYPES.payment, {
-      workflowId: workflowIds.payment({ merchant, key: idempotencyKey }),
-      taskQueue: TASK_QUEUES.payments,
-      args: [input],
-      workflowIdConflictPolicy: "FAIL",
-      workflowIdReusePolicy: "ALLOW_DUPLICATE",
-      workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
-      staticSummary: `${payment.amountMinor} ${currency} minor units, ${payment.source} → ${payment.destination} (taken up again)`,
-      typedSearchAttributes: [
-        { key: SEARCH_KEYS.paymentId, value: paymentId },
-        { key: SEARCH_KEYS.merchant, value: merchant },
-        { key: SEARCH_KEYS.currency, value: currency },
-      ],
-    });
+    await start();
     return true;
   } catch (error) {
     if (error instanceof WorkflowExecutionAlreadyStartedError) return false;
     throw error;
   }
+}
+
+/** More than so many are found by the next runs. */
+const LONG_RUNS_MAX = 500;
+
+async function longRuns(
+  client: Client,
+  { olderThanSeconds }: { olderThanSeconds: number },
+): Promise<LongRuns> {
+  const before = new Date(Date.now() - olderThanSeconds * 1_000).toISOString();
+  const types = `WorkflowType IN ('${WORKFLOW_TYPES.payment}', '${WORKFLOW_TYPES.refund}')`;
+  const query = `${types} AND ExecutionStatus = 'Running' AND StartTime < '${before}'`;
+  const found = { payments: [] as Key[], refunds: [] as Key[] };
+  for await (const { workflowId, type } of client.workflow.list({
+    query,
+    pageSize: LONG_RUNS_MAX,
+  })) {
+    const key = keyOfWorkflowId(workflowId);
+    if (key === null) continue;
+    (type === WORKFLOW_TYPES.refund ? found.refunds : found.payments).push(key);
+    if (found.payments.length + found.refunds.length >= LONG_RUNS_MAX) break;
+  }
+  return found;
 }

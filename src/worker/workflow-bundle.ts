@@ -17,15 +17,31 @@ const BUNDLED_FOLDERS = ["workflows", "domain"];
  * folder can't be written, it is made anew each time.
  */
 export async function workflowBundle(logger: TemporalLogger): Promise<{ code: string }> {
-  const path = join(CACHE_DIR, `workflows-${await hashOfSources()}.js`);
+  const path = await cachePath();
   const kept = await readFile(path, "utf8").catch(() => null);
   if (kept !== null) return { code: kept };
+  const code = await makeBundle(logger);
+  await keep(path, code).catch(() => undefined);
+  return { code };
+}
+
+/** Makes the bundle ahead of the first start, for an image whose user can't write there; returns its path. */
+export async function keepWorkflowBundle(logger: TemporalLogger): Promise<string> {
+  const path = await cachePath();
+  await keep(path, await makeBundle(logger));
+  return path;
+}
+
+async function cachePath(): Promise<string> {
+  return join(CACHE_DIR, `workflows-${await hashOfSources()}.js`);
+}
+
+async function makeBundle(logger: TemporalLogger): Promise<string> {
   const { code } = await bundleWorkflowCode({
     workflowsPath: join(SOURCE_DIR, "workflows", "workflows.ts"),
     logger,
   });
-  await keep(path, code).catch(() => undefined);
-  return { code };
+  return code;
 }
 
 async function keep(path: string, code: string): Promise<void> {

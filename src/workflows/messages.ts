@@ -1,11 +1,22 @@
 import { defineSearchAttributeKey } from "@temporalio/common";
 import { defineQuery, defineSignal, defineUpdate } from "@temporalio/workflow";
 import type { ErrorCode } from "../domain/errors.ts";
-import type { PaymentParameters, PaymentStatus } from "../domain/payment.ts";
+import type {
+  PartStatus,
+  PaymentParameters,
+  PaymentStatus,
+  RecordedParameters,
+} from "../domain/payment.ts";
 
 /** Names and shapes that cross Temporal: all a client needs to know of a workflow. Money crosses as decimal strings. */
 
-export const TASK_QUEUES = { payments: "payments", relay: "relay", ledger: "ledger" } as const;
+export const TASK_QUEUES = {
+  payments: "payments",
+  /** Authorizations live for days: their queue can be upgraded without ending them. */
+  manualPayments: "manual-payments",
+  relay: "relay",
+  ledger: "ledger",
+} as const;
 
 /** What a run can be found by; registered in the namespace under the names of domain/search-attributes.ts. */
 export const SEARCH_KEYS = {
@@ -18,21 +29,58 @@ export const SEARCH_KEYS = {
 
 export const WORKFLOW_TYPES = {
   payment: "payment",
+  manualPayment: "manualPayment",
+  refund: "refund",
   outboxRelay: "outboxRelay",
   ledgerEntry: "ledgerEntry",
   supervisor: "supervisor",
 } as const;
 
-/** Start argument of `payment`. A worker that finds `notAfter` passed records nothing. */
-export interface PaymentInput extends PaymentParameters {
-  /** UUIDv7, made by the caller so that the search attribute is known at the start. */
-  readonly paymentId: string;
+/** What a request under a key says of itself, whatever it asks for. */
+export interface KeyedRequest {
+  readonly merchant: string;
+  readonly idempotencyKey: string;
   /** This caller's own id: the key's row stores the first one, which tells a replay from the original. */
   readonly requestId: string;
   /** SHA-256, hex, over the canonical parameters. */
   readonly fingerprint: string;
-  /** ISO 8601 time after which the caller no longer waits. */
+  /** ISO 8601 time after which the caller no longer waits: a worker that finds it passed records nothing. */
   readonly notAfter: string;
+}
+
+/** Start argument of `payment` and `manualPayment`. */
+export interface PaymentInput extends PaymentParameters, KeyedRequest {
+  /** UUIDv7, made by the caller so that the search attribute is known at the start. */
+  readonly paymentId: string;
+}
+
+/** Start argument of a run that takes up a payment which is recorded already, such as for a capture after its run was lost. */
+export interface PaymentReference {
+  readonly paymentId: string;
+}
+
+/** Start argument of `refund`. */
+export interface RefundInput extends KeyedRequest, RefundParameters {
+  /** UUIDv7, made by the caller. */
+  readonly refundId: string;
+}
+
+/** What a caller asks for, checked. */
+export interface RefundParameters {
+  readonly paymentId: string;
+  /** Minor units as a decimal string; null: what is left. */
+  readonly amountMinor: string | null;
+  /** Null where the caller didn't say; another one than the payment's is refused. */
+  readonly currency: string | null;
+  readonly reason: string | null;
+}
+
+export interface CaptureParameters {
+  /** Minor units as a decimal string; null: what is left. */
+  readonly amountMinor: string | null;
+  readonly currency: string | null;
+  /** Whether what is left after it goes back to the source. */
+  readonly final: boolean;
 }
 
 /** The first decision about a key; frozen by Temporal, so `status` is as it was then. */
@@ -42,7 +90,52 @@ export interface PaymentReceipt {
   readonly requestId: string;
   readonly status: PaymentStatus;
   readonly createdAt: string;
+  /** With manual capture. */
+  readonly expiresAt?: string;
 }
+
+/** The first decision about a capture's key; `status` as it was then. */
+export interface CaptureReceipt {
+  readonly captureId: string;
+  readonly paymentId: string;
+  readonly requestId: string;
+  readonly amountMinor: string;
+  readonly final: boolean;
+  readonly status: PartStatus;
+}
+
+/** The first decision about a refund's key; `status` as it was then. */
+export interface RefundReceipt {
+  readonly refundId: string;
+  readonly paymentId: string;
+  readonly requestId: string;
+  readonly amountMinor: string;
+  readonly status: PartStatus;
+}
+
+/** The first decision about a void's key. */
+export interface VoidReceipt {
+  readonly paymentId: string;
+  readonly requestId: string;
+  readonly status: PaymentStatus;
+}
+
+/** How a refund ended; the result of the `refund` workflow. */
+export interface RefundEnd {
+  readonly refundId: string | null;
+  readonly status: PartStatus | "refused";
+  readonly failureCode: string | null;
+}
+
+/**
+ * What was decided about a request. `recorded` and `repeated` both carry the first caller's receipt; `refused` left its
+ * key and nothing else; `contradictory` and `malformed` left nothing of their own; `expired`: nobody waited any more, so
+ * nothing was recorded.
+ */
+export type RecordResult<Receipt> =
+  | { readonly outcome: "recorded" | "repeated"; readonly receipt: Receipt }
+  | ({ readonly outcome: "refused" | "contradictory" | "malformed" } & RefusalDetails)
+  | { readonly outcome: "expired" };
 
 /** How a payment ended; the result of the `payment` workflow. */
 export interface PaymentEnd {
@@ -60,7 +153,7 @@ export interface RefusalDetails {
   readonly code: ErrorCode;
   readonly message: string;
   readonly requestId: string;
-  readonly recorded?: PaymentParameters;
+  readonly recorded?: RecordedParameters;
 }
 
 export interface AcceptArguments {
@@ -70,10 +163,31 @@ export interface AcceptArguments {
 /** Compares the fingerprint and waits for the receipt. Update id: `accept:<fingerprint>`. */
 export const acceptUpdate = defineUpdate<PaymentReceipt, [AcceptArguments]>("accept");
 
+/** The same of a refund; on its own workflow. */
+export const acceptRefundUpdate = defineUpdate<RefundReceipt, [AcceptArguments]>("accept");
+
+/** Update id: `capture:<fingerprint>`; the key stands in the fingerprint, since one run may have many. */
+export const captureUpdate = defineUpdate<CaptureReceipt, [KeyedRequest & CaptureParameters]>("capture");
+/** Answers when the ledger has booked or refused the capture. */
+export const captureEndUpdate = defineUpdate<null, [{ captureId: string }]>("captureEnd");
+export const voidUpdate = defineUpdate<VoidReceipt, [KeyedRequest]>("void");
+
+/** How a payment stands after a cancel was tried. */
+export interface CancelReceipt {
+  readonly paymentId: string;
+  readonly status: PaymentStatus;
+  /** False where it had ended so before. */
+  readonly changed: boolean;
+}
+export const cancelUpdate = defineUpdate<CancelReceipt, []>("cancel");
+
 /** A hint that the ledger has decided; the books are right without it. */
 export interface LedgerDecision {
+  /** Of the payment, or of the refund where its workflow is told. */
   readonly status: PaymentStatus;
   readonly failureCode: string | null;
+  /** Which capture it was about. */
+  readonly captureId?: string;
 }
 export const ledgerDecisionSignal = defineSignal<[LedgerDecision]>("ledgerDecision");
 

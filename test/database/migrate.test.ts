@@ -6,6 +6,12 @@ import { checkDatabase } from "../../src/database/start-up-checks.ts";
 import { testServices } from "../support/services.ts";
 import { useDatabase } from "../support/database.ts";
 
+const MIGRATIONS = [
+  "0000_schema",
+  "0001_rules",
+  "0002_privileges",
+  "0003_captures_and_refunds",
+];
 const migrated = useDatabase();
 let adminDatabaseUrl: string;
 let name: string;
@@ -39,7 +45,7 @@ describe("migrate", () => {
     );
     expect(
       results.map(({ applied }) => applied.length).toSorted((left, right) => left - right),
-    ).toEqual([0, 0, 3]);
+    ).toEqual([0, 0, MIGRATIONS.length]);
     expect(await migrationStatus({ adminDatabaseUrl })).toMatchObject({ pending: [] });
   });
 
@@ -47,7 +53,7 @@ describe("migrate", () => {
     const before = await migrationStatus({ adminDatabaseUrl });
     expect(before).toEqual({
       applied: [],
-      pending: ["0000_schema", "0001_rules", "0002_privileges"],
+      pending: MIGRATIONS,
     });
     expect(await migrationStatus({ adminDatabaseUrl })).toEqual(before);
   });

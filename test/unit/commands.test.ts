@@ -3,6 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createProgram, runCommandLine } from "../../src/cli/program.ts";
+import { commandLinesOf, misnamed } from "../support/command-lines.ts";
 
 const ROOT = join(__dirname, "../..");
 const MAIN = join(ROOT, "src/cli/main.ts");
@@ -66,5 +67,13 @@ describe("docs/commands.md", () => {
         : command.commands.map((child) => `${command.name()} ${child.name()}`),
     );
     expect(new Set(documented)).toEqual(new Set(existing));
+  });
+});
+
+describe("docs/deploy.md", () => {
+  test("uses only commands and options that exist", () => {
+    const lines = commandLinesOf(readFileSync(join(ROOT, "docs/deploy.md"), "utf8"));
+    expect(lines.length).toBeGreaterThan(10);
+    expect(lines.map(misnamed).filter((problem) => problem !== null)).toEqual([]);
   });
 });

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { z } from "zod";
-import { EVENT_TYPES, eventSchema, paymentEvent } from "../../src/domain/events.ts";
+import { EVENT_TYPES, eventSchema, newEvent } from "../../src/domain/events.ts";
 
 const file = (type: string): string => resolve("docs/events", `${type}.schema.json`);
 
@@ -32,8 +32,8 @@ describe("events", () => {
         capture: "automatic" as const,
       },
     };
-    const event = paymentEvent(input);
-    expect(paymentEvent(input)).toEqual(event);
+    const event = newEvent(input);
+    expect(newEvent(input)).toEqual(event);
     expect(eventSchema("payment.created").safeParse(JSON.parse(event.payload)).success).toBe(true);
     expect(event.payload).toContain('"amountMinor":"999999999999999999"');
   });

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { loadSettings } from "../../src/config/settings.ts";
 import type { LoadSettingsInput } from "../../src/config/settings.ts";
 import { DomainError } from "../../src/domain/errors.ts";
+import { documentedVariables, isVariable } from "../support/variables.ts";
 
 const STACK = {
   databaseUrl: "postgres://remit_app:local@127.0.0.1:5433/remit",
@@ -229,8 +230,13 @@ describe("docs/configuration.md", () => {
       },
     );
     refusalOf({ env });
-    const page = readFileSync(join(__dirname, "../../docs/configuration.md"), "utf8");
-    const documented = [...page.matchAll(/^\| `([A-Z_]+)` +\|/gm)].map(([, name]) => name);
-    expect(new Set(documented)).toEqual(read);
+    expect(new Set(documentedVariables())).toEqual(read);
+  });
+
+  test("is all that docs/deploy.md draws from, beside what Temporal and AWS read themselves", () => {
+    const page = readFileSync(join(__dirname, "../../docs/deploy.md"), "utf8");
+    const names = page.match(/\b(DATABASE_URL|(REMIT|TEMPORAL|AWS)_[A-Z_]+)\b/g) ?? [];
+    expect(names.length).toBeGreaterThan(20);
+    expect(names.filter((name) => !isVariable(name))).toEqual([]);
   });
 });

@@ -1,0 +1,109 @@
+import { v7 as uuidv7 } from "uuid";
+import type { Database, Tx } from "../database/database.ts";
+import { changePayment, insertCapture, readCaptures } from "../database/operation-queries.ts";
+import type { PaymentState, Refusal } from "../domain/decisions.ts";
+import { newEvent } from "../domain/events.ts";
+import { decideCapture } from "../domain/operation-decisions.ts";
+import type {
+  CaptureParameters,
+  CaptureReceipt,
+  KeyedRequest,
+  RecordResult,
+} from "../workflows/messages.ts";
+import { decideOnce, refuseMalformedOperation } from "./decide-once.ts";
+import { eventData } from "./event-data.ts";
+
+export interface CapturePaymentInput extends KeyedRequest, CaptureParameters {
+  readonly paymentId: string;
+}
+
+/**
+ * One commit: key + capture + payment.captured, which the ledger books later; a capture of the rest, or a final one,
+ * gives back what is left over at once. Run twice it answers with the first decision.
+ */
+export async function capturePayment(
+  database: Database,
+  input: CapturePaymentInput,
+): Promise<RecordResult<CaptureReceipt>> {
+  const malformed = refuseMalformedOperation(input, input.requestId);
+  if (malformed !== null) return malformed;
+  const { paymentId, amountMinor, currency, final } = input;
+  const captureId = uuidv7();
+  return await decideOnce<CaptureReceipt>(
+    database,
+    {
+      ...input,
+      operation: "capture",
+      partId: captureId,
+      parameters: { paymentId, amountMinor, currency, final },
+    },
+    {
+      decide: async (tx, payment) => await capture(tx, { payment, input, captureId }),
+      receiptOf: ({ part, requestId }) =>
+        part === null
+          ? null
+          : {
+              captureId: part.id,
+              paymentId,
+              requestId,
+              amountMinor: part.amount.toString(),
+              final: part.final,
+              status: part.status,
+            },
+    },
+  );
+}
+
+async function capture(
+  tx: Tx,
+  {
+    payment,
+    input,
+    captureId,
+  }: { payment: PaymentState; input: CapturePaymentInput; captureId: string },
+): Promise<CaptureReceipt | Refusal> {
+  const { captures, now } = await readCaptures(tx, payment.paymentId);
+  const { amountMinor, currency, final } = input;
+  const decision = decideCapture(
+    payment,
+    { amount: amountMinor === null ? null : BigInt(amountMinor), currency, final },
+    { captures, now },
+  );
+  if ("code" in decision) return decision;
+  const { amount, released } = decision;
+  const { paymentId, version } = payment;
+  await insertCapture(tx, {
+    captureId,
+    paymentId,
+    idempotencyKey: input.idempotencyKey,
+    amount,
+    final: decision.final,
+  });
+  const captured = payment.captured + amount;
+  const event = newEvent({
+    messageId: uuidv7(),
+    type: "payment.captured",
+    aggregateVersion: version + 1,
+    time: now,
+    data: {
+      ...eventData(payment),
+      captureId,
+      captureAmountMinor: amount.toString(),
+      capturedMinor: captured.toString(),
+      final: decision.final,
+      releasedMinor: released.toString(),
+    },
+  });
+  // No other capture is open, so what a final one leaves in the hold is itself; a partial one is taken out when it is booked.
+  const held = decision.final ? amount : payment.amount - payment.captured;
+  const status = decision.final ? "captured" : "authorized";
+  await changePayment(tx, { paymentId, status, captured, held }, [event]);
+  return {
+    captureId,
+    paymentId,
+    requestId: input.requestId,
+    amountMinor: amount.toString(),
+    final: decision.final,
+    status: "pending",
+  };
+}

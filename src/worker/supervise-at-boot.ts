@@ -1,0 +1,34 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { Client } from "@temporalio/client";
+import type { SupervisorActivities } from "../activities/supervise.ts";
+import type { Logger } from "../observability/logger.ts";
+import { ensureSupervisorSchedule } from "./supervisor-schedule.ts";
+
+const RETRY_MS = 2_000;
+
+/** Starts what is missing right away and until it has worked once; afterwards the Schedule does it. */
+export function superviseAtBoot({
+  client,
+  supervision,
+  logger,
+  signal,
+}: {
+  client: Client;
+  supervision: SupervisorActivities;
+  logger: Logger;
+  signal: AbortSignal;
+}): void {
+  const run = async (): Promise<void> => {
+    while (!signal.aborted) {
+      try {
+        await supervision.startMissing();
+        await ensureSupervisorSchedule(client);
+        return;
+      } catch (err) {
+        logger.warn({ err }, "supervision failed, tried again");
+        await delay(RETRY_MS, undefined, { signal }).catch(() => undefined);
+      }
+    }
+  };
+  void run();
+}

@@ -1,0 +1,110 @@
+import { setHandler } from "@temporalio/workflow";
+import type { CancelledPayment, PaymentStanding } from "../activities/cancel-payment.ts";
+import type { CapturePaymentInput } from "../activities/capture-payment.ts";
+import type { VoidPaymentInput } from "../activities/end-authorization.ts";
+import { refuseCancel } from "../domain/operation-decisions.ts";
+import { PAYMENT_STATUSES } from "../domain/payment.ts";
+import { refused } from "./acceptance.ts";
+import type { Acceptance } from "./acceptance.ts";
+import { databaseStep } from "./database-step.ts";
+import { cancelUpdate, captureUpdate, ledgerDecisionSignal, voidUpdate } from "./messages.ts";
+import type {
+  CaptureReceipt,
+  LedgerDecision,
+  PaymentReceipt,
+  PaymentReference,
+  RecordResult,
+  VoidReceipt,
+} from "./messages.ts";
+
+const capturePayment = databaseStep<CapturePaymentInput, RecordResult<CaptureReceipt>>(
+  "capturePayment",
+  "key + capture + outbox row, in one commit",
+);
+const voidPayment = databaseStep<VoidPaymentInput, RecordResult<VoidReceipt>>(
+  "voidPayment",
+  "key + release of the hold + outbox row, in one commit",
+);
+/** Ends the payment unless it is booked. */
+export const cancelPayment = databaseStep<PaymentReference, CancelledPayment | null>(
+  "cancelPayment",
+  "release the hold and end the payment, unless it is booked",
+);
+export const readPayment = databaseStep<PaymentReference, PaymentStanding | null>(
+  "readPayment",
+  "how the payment stands in PostgreSQL",
+);
+
+/** Told to the main function: how the payment stands after a handler, or what the ledger has hinted. */
+export interface PaymentNews {
+  readonly onStanding: (standing: PaymentStanding) => void;
+  readonly onDecision: (decision: LedgerDecision) => void;
+}
+
+/**
+ * Sets the handlers of `capture`, `void`, `cancel` and of the ledger's hint. Each handler is one transaction, in which
+ * PostgreSQL decides: however they race with each other, with the expiry or the ledger, one comes first and the others see it.
+ */
+export function handleOperations(
+  acceptance: Acceptance<PaymentReceipt>,
+  { onStanding, onDecision }: PaymentNews,
+): void {
+  setHandler(
+    ledgerDecisionSignal,
+    (news) => {
+      if (isDecision(news)) onDecision(news);
+    },
+    {
+      description:
+        "The ledger has booked or refused; a hint, PostgreSQL holds the decision",
+    },
+  );
+  setHandler(
+    captureUpdate,
+    async (request) => {
+      const { paymentId } = await acceptance.receipt();
+      const receipt = receiptOf(await capturePayment({ ...request, paymentId }));
+      onStanding({ status: receipt.final ? "captured" : "authorized", failureCode: null });
+      return receipt;
+    },
+    { description: "Book all or a part of the authorization" },
+  );
+  setHandler(
+    voidUpdate,
+    async (request) => {
+      const { paymentId } = await acceptance.receipt();
+      const receipt = receiptOf(await voidPayment({ ...request, paymentId }));
+      onStanding({ status: receipt.status, failureCode: null });
+      return receipt;
+    },
+    { description: "Give back what is not captured of the authorization" },
+  );
+  setHandler(
+    cancelUpdate,
+    async () => {
+      const { paymentId, requestId } = await acceptance.receipt();
+      const standing = await cancelPayment({ paymentId });
+      const status = standing?.status ?? "failed";
+      const changed = standing?.changed === true;
+      const refusal = changed ? null : refuseCancel({ paymentId, status });
+      if (refusal !== null) throw refused({ ...refusal, requestId });
+      onStanding({ status, failureCode: null });
+      return { paymentId, status, changed };
+    },
+    { description: "End the payment unless it is booked; an authorization is voided" },
+  );
+}
+
+function receiptOf<Receipt>(result: RecordResult<Receipt>): Receipt {
+  if ("receipt" in result) return result.receipt;
+  if (result.outcome !== "expired") throw refused(result);
+  const message = "nobody waited for this request any more, so nothing was recorded";
+  throw refused({ code: "outcome_unknown", message, requestId: "" });
+}
+
+/** A signal can be sent by hand: what isn't a decision is no hint. */
+function isDecision(news: unknown): news is LedgerDecision {
+  if (typeof news !== "object" || news === null) return false;
+  const { status } = news as Partial<LedgerDecision>;
+  return PAYMENT_STATUSES.some((known) => known === status);
+}

@@ -1,0 +1,117 @@
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { eventually } from "./eventually.ts";
+import type { Flow } from "./flow.ts";
+import { testServices } from "./services.ts";
+
+/** `remit worker` as an operator runs it, with its probes. */
+export interface WorkerProcess {
+  readonly child: ChildProcess;
+  readonly log: () => string;
+  /** Exit code, or the signal that ended it. */
+  readonly ended: Promise<number | NodeJS.Signals | null>;
+  probe(path: "/livez" | "/readyz"): Promise<Probe>;
+}
+
+export interface Probe {
+  readonly status: number;
+  readonly ok: boolean;
+  readonly reasons: Readonly<Record<string, string>>;
+  readonly red: readonly string[];
+}
+
+export interface WorkerProcesses {
+  start(words?: readonly string[], env?: Record<string, string>): Promise<WorkerProcess>;
+  end(): Promise<void>;
+}
+
+const MAIN = resolve("src/cli/main.ts");
+
+/** Starts `remit worker --health-port 0 …`; whoever asks for one gets it as soon as it answers probes. */
+export function workerProcesses(main = MAIN): WorkerProcesses {
+  const dir = mkdtempSync(join(tmpdir(), "remit-worker-"));
+  const running = new Set<WorkerProcess>();
+  return {
+    start: async (words = [], env = {}) => {
+      const worker = spawnWorker(main, { dir, words, env });
+      running.add(worker);
+      let hasEnded = false;
+      void worker.ended.then(() => (hasEnded = true));
+      await eventually(
+        async () => {
+          if (!hasEnded) await worker.probe("/livez");
+        },
+        { timeoutMs: 60_000 },
+      );
+      if (hasEnded) throw new Error(`remit worker ended:\n${worker.log()}`);
+      return worker;
+    },
+    end: async () => {
+      for (const { child } of running) child.kill("SIGKILL");
+      await Promise.all([...running].map(async ({ ended }) => await ended));
+      rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** What a worker of this flow finds in its environment. */
+export function environmentOf(flow: Flow): Record<string, string> {
+  return {
+    DATABASE_URL: flow.database.url,
+    TEMPORAL_ADDRESS: testServices().REMIT_TEST_TEMPORAL_ADDRESS,
+    TEMPORAL_NAMESPACE: flow.client.options.namespace,
+    AWS_ENDPOINT_URL: flow.aws.endpointUrl ?? "",
+    AWS_REGION: flow.aws.region,
+    AWS_ACCESS_KEY_ID: "local",
+    AWS_SECRET_ACCESS_KEY: "local",
+    REMIT_TOPIC_ARN: flow.topicArn,
+    REMIT_LEDGER_QUEUE_URL: flow.ledgerQueueUrl,
+    REMIT_LEDGER_DLQ_URL: flow.ledgerDlqUrl,
+  };
+}
+
+function spawnWorker(
+  main: string,
+  { dir, words, env }: { dir: string; words: readonly string[]; env: Record<string, string> },
+): WorkerProcess {
+  const child = spawn(process.execPath, [main, "worker", "--health-port", "0", ...words], {
+    cwd: dir,
+    env: { PATH: process.env["PATH"] ?? "", HOME: dir, ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let text = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on("data", (chunk) => (text += String(chunk)));
+  }
+  const ended = new Promise<number | NodeJS.Signals | null>((settle) => {
+    child.once("close", (code, signal) => settle(code ?? signal));
+  });
+  return {
+    child,
+    log: () => text,
+    ended,
+    probe: async (path) => {
+      const url = /"url":"(http:[^"]+)"/.exec(text)?.[1];
+      if (url === undefined || child.exitCode !== null) {
+        throw new Error(`no probes are answered:\n${text}`);
+      }
+      const response = await fetch(`${url}${path}`, { signal: AbortSignal.timeout(5_000) });
+      return { status: response.status, ...readReport(await response.json()) };
+    },
+  };
+}
+
+function readReport(body: unknown): Omit<Probe, "status"> {
+  const { ok, checks = [] } = body as {
+    ok: boolean;
+    checks?: { name: string; ok: boolean; reason: string }[];
+  };
+  return {
+    ok,
+    reasons: Object.fromEntries(checks.map(({ name, reason }) => [name, reason])),
+    red: checks.filter((check) => !check.ok).map(({ name }) => name),
+  };
+}
