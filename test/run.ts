@@ -11,7 +11,10 @@ import { startTemporal } from "../src/local/temporal.ts";
 import type { Service } from "../src/local/processes.ts";
 import type { TestServices } from "./support/services.ts";
 
-/** `npm test [-- <jest argument>…]`: starts the real services once, runs jest, ends everything, counts in the last line. */
+/**
+ * `npm test [-- <jest argument>…]`: starts the real services once, runs jest, ends everything, counts in the last line.
+ * `test/browser` is run only when it is named, since it needs a Chromium.
+ */
 
 const REPOSITORY_DIR = join(import.meta.dirname, "..");
 const TEMPLATE = "remit_template";
@@ -47,10 +50,18 @@ async function runTests(args: readonly string[]): Promise<number> {
 
 const INTERRUPTED = 130;
 
-// Unit tests alone take a second, the services several.
+// Unit tests alone take a second, the services several; the browser's test starts a whole stack of its own.
 function needsServices(args: readonly string[]): boolean {
   const paths = args.filter((argument) => !argument.startsWith("-"));
-  return paths.length === 0 || paths.some((path) => !/^(\.\/)?test\/unit(\/|$)/.test(path));
+  return (
+    paths.length === 0 || paths.some((path) => !/^(\.\/)?test\/(unit|browser)(\/|$)/.test(path))
+  );
+}
+
+// Last on the line: jest takes every word after it for one more pattern.
+function leftOut(args: readonly string[]): string[] {
+  const isNamed = args.some((argument) => argument.includes("browser"));
+  return isNamed ? [] : ["--testPathIgnorePatterns", "/test/browser/"];
 }
 
 async function startServices(): Promise<TestServices> {
@@ -111,7 +122,8 @@ async function startWorkflows(log: (line: string) => void): Promise<Partial<Test
 
 async function runJest(args: readonly string[], env: Partial<TestServices>): Promise<number> {
   const jest = join(REPOSITORY_DIR, "node_modules", "jest", "bin", "jest.js");
-  const child = spawn(process.execPath, [jest, "--json", `--outputFile=${resultFile()}`, ...args], {
+  const report = ["--json", `--outputFile=${resultFile()}`];
+  const child = spawn(process.execPath, [jest, ...report, ...args, ...leftOut(args)], {
     cwd: REPOSITORY_DIR,
     env: { ...inheritedEnvironment(), ...env },
     // With --json jest prints the document on stdout as well; people read what it says on stderr.
@@ -128,9 +140,10 @@ async function runJest(args: readonly string[], env: Partial<TestServices>): Pro
   });
 }
 
-// A test sees the services that were started here and nothing of the caller's.
+// A test sees the services that were started here and nothing of the caller's, but what it is told to write.
 function inheritedEnvironment(): NodeJS.ProcessEnv {
-  const foreign = /^(NODE_OPTIONS|NODE_CHANNEL_.*|DATABASE_URL|(TEMPORAL|AWS|REMIT|PG)_?.*)$/;
+  const foreign =
+    /^(NODE_OPTIONS|NODE_CHANNEL_.*|DATABASE_URL|(TEMPORAL|AWS|REMIT(?!_UPDATE_DOCS$)|PG)_?.*)$/;
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !foreign.test(name)));
 }
 

@@ -47,7 +47,9 @@ async function bookCapture(
   if (isLast) {
     const settled = settledEvent({ payment, now }, { version: payment.version + 1, transactionId });
     // The hold goes with the posting below.
-    await changePayment(tx, { paymentId, status: "settled", captured, held: part.amount }, [settled]);
+    await changePayment(tx, { paymentId, status: "settled", captured, held: part.amount }, [
+      settled,
+    ]);
   }
   await postTransfer(tx, {
     transactionId,
@@ -93,7 +95,13 @@ async function failCapture(tx: Tx, due: DuePart, failureCode: string): Promise<C
   const last = await lastEvent(tx, due, { status, failureCode });
   await changePayment(
     tx,
-    { paymentId, status, captured, held: 0n, failureCode: status === "failed" ? failureCode : null },
+    {
+      paymentId,
+      status,
+      captured,
+      held: 0n,
+      failureCode: status === "failed" ? failureCode : null,
+    },
     [failed, last],
   );
   return { status, transactionId: null };

@@ -2,7 +2,12 @@ import { v7 as uuidv7 } from "uuid";
 import { inTransaction } from "../database/database.ts";
 import type { Database, Tx } from "../database/database.ts";
 import { violatedConstraint } from "../database/database-error.ts";
-import { bookPayment, readBooking, receiveMessage, refuseMessage } from "../database/ledger-queries.ts";
+import {
+  bookPayment,
+  readBooking,
+  receiveMessage,
+  refuseMessage,
+} from "../database/ledger-queries.ts";
 import type { Message, MessageClaim } from "../database/ledger-queries.ts";
 import { changePayment } from "../database/operation-queries.ts";
 import { refuseBooking } from "../domain/decisions.ts";
@@ -128,7 +133,11 @@ async function book(tx: Tx, { messageId, payment, now }: Due): Promise<AppliedMe
   };
 }
 
-async function fail(tx: Tx, { messageId, payment, now }: Due, code: string): Promise<AppliedMessage> {
+async function fail(
+  tx: Tx,
+  { messageId, payment, now }: Due,
+  code: string,
+): Promise<AppliedMessage> {
   await refuseMessage(tx, messageId, code);
   const { paymentId } = payment;
   const event = newEvent({
@@ -138,7 +147,13 @@ async function fail(tx: Tx, { messageId, payment, now }: Due, code: string): Pro
     time: now,
     data: { ...eventData(payment), failureCode: code },
   });
-  const change = { paymentId, status: "failed" as const, captured: 0n, held: 0n, failureCode: code };
+  const change = {
+    paymentId,
+    status: "failed" as const,
+    captured: 0n,
+    held: 0n,
+    failureCode: code,
+  };
   await changePayment(tx, change, [event]);
   return {
     outcome: "refused",
@@ -182,9 +197,7 @@ async function refuse(
     transactionId: null,
     error,
     payment:
-      payment === null
-        ? null
-        : { ...keyOf(payment), status: payment.status, failureCode: null },
+      payment === null ? null : { ...keyOf(payment), status: payment.status, failureCode: null },
   };
 }
 

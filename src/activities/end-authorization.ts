@@ -85,11 +85,7 @@ export async function giveBack(
 }
 
 function eventsOf(
-  {
-    payment,
-    now,
-    ending,
-  }: { payment: PaymentState; now: Date; ending: "voided" | "expired" },
+  { payment, now, ending }: { payment: PaymentState; now: Date; ending: "voided" | "expired" },
   { status, released, lastTransactionId }: Remainder,
 ): OutboxEvent[] {
   const data = eventData(payment);

@@ -101,7 +101,13 @@ async function record(tx: Tx, input: PaymentInput, now: Date): Promise<RecordPay
   const createdAt = await insertPayment(
     tx,
     payment,
-    newEvent({ messageId: uuidv7(), type: "payment.created", aggregateVersion: 1, time: now, data }),
+    newEvent({
+      messageId: uuidv7(),
+      type: "payment.created",
+      aggregateVersion: 1,
+      time: now,
+      data,
+    }),
   );
   const expiresAt = payment.expiresAt?.toISOString();
   if (expiresAt !== undefined) {

@@ -41,7 +41,7 @@ export interface SupervisionDependencies {
   /** The same of a refund. */
   readonly startRefund: (refund: RecordedRefund) => Promise<boolean>;
   /** Starts the booking of a message whose delivery, or whose workflow, was lost; harmless where it still comes. */
-  readonly startLedgerEntry: (message: LostMessage) => Promise<void>;
+  readonly startLedgerEntry: (message: LostMessage) => Promise<boolean>;
   /** Keys of the short workflows that have run for longer than they should. */
   readonly longRuns: (input: { olderThanSeconds: number }) => Promise<LongRuns>;
   readonly signalDecision: (workflowId: string, decision: LedgerDecision) => Promise<void>;

@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import { Option } from "commander";
 import {
+  changeAccountStatus,
   createAccount,
   getAccount,
   listAccounts,
@@ -13,13 +14,54 @@ import { assertCurrency, formatMajor, parseAmount } from "../domain/money.ts";
 import { contextOf, withDatabase } from "./context.ts";
 import { addCommand, addGroup, integerBetween } from "./options.ts";
 
-/** `remit account create|get|list|entries`. */
+/** `remit account create|get|list|entries|freeze|unfreeze|close`. */
 export function registerAccount(program: Command): void {
-  const account = addGroup(program, "account", "create accounts and look at them");
+  const account = addGroup(
+    program,
+    "account",
+    "create accounts, look at them, freeze and close them",
+  );
   registerCreate(account);
   registerGet(account);
   registerList(account);
   registerEntries(account);
+  registerStatus(account, {
+    name: "freeze",
+    status: "frozen",
+    about: "accept no new payment from it; what was accepted still books",
+  });
+  registerStatus(account, {
+    name: "unfreeze",
+    status: "active",
+    about: "accept payments from it again",
+  });
+  registerStatus(account, {
+    name: "close",
+    status: "closed",
+    about: "close it for ever; it must hold no money",
+  });
+}
+
+function registerStatus(
+  account: Command,
+  { name, status, about }: { name: string; status: "active" | "frozen" | "closed"; about: string },
+): void {
+  addCommand(account, {
+    name: `${name} <id>`,
+    about,
+    examples: [`remit account ${name} alice`],
+  }).action(async (id: string, _options: unknown, command: Command) => {
+    const context = contextOf(command);
+    const { account: view, changed } = await withDatabase(
+      context.settings(["database"]),
+      async (database) => await changeAccountStatus(database, { accountId: id, status }),
+    );
+    const again = changed ? "" : " already";
+    context.print({
+      json: { ...accountDocument(view), changed },
+      text: `account ${id} is${again} ${view.status}\n${accountText(view)}`,
+    });
+  });
 }
 
 interface CreateOptions {

@@ -2,7 +2,7 @@ import type { PaymentRequest } from "../client/parameters.ts";
 import type { PaymentClient } from "../client/payment-client.ts";
 import { createAccount } from "../database/account-queries.ts";
 import type { AccountView } from "../database/account-queries.ts";
-import { closeAccount } from "../database/demo-queries.ts";
+import { changeAccountStatus } from "../database/account-queries.ts";
 import { findPaymentByKey } from "../database/payment-queries.ts";
 import { tracePayment } from "../database/payment-trace.ts";
 import { DomainError } from "../domain/errors.ts";
@@ -89,7 +89,7 @@ export async function playClosedAccount(stage: Stage): Promise<void> {
         facts: { paymentId, workflowUrl },
       });
       story.tell({ step: "held", text: balanceText(held), facts: { heldMinor: held.heldMinor } });
-      await closeAccount(database, accountId);
+      await changeAccountStatus(database, { accountId, status: "closed" });
       story.tell({ step: "closed", text: `account ${accountId} is closed`, facts: { accountId } });
       return accepted;
     },

@@ -1,5 +1,6 @@
 import { InvalidArgumentError } from "commander";
 import type { Command } from "commander";
+import { parseDuration } from "../domain/duration.ts";
 
 /** Adds a command with what every command has: `--json` and examples under `--help`. */
 export function addCommand(
@@ -23,18 +24,10 @@ export function addGroup(parent: Command, name: string, about: string): Command 
 
 /** Reads "500ms", "30s", "5m" or "1h"; a bare number is seconds. */
 export function parseDurationMs(text: string): number {
-  const match = /^([0-9]{1,9})(ms|s|m|h|d)?$/.exec(text);
-  if (match === null) throw new InvalidArgumentError("expected a duration such as 30s or 5m");
-  return Number(match[1]) * (UNIT_MS[match[2] ?? "s"] ?? 1_000);
+  const ms = parseDuration(text);
+  if (ms === null) throw new InvalidArgumentError("expected a duration such as 30s or 5m");
+  return ms;
 }
-
-const UNIT_MS: Readonly<Record<string, number>> = {
-  ms: 1,
-  s: 1_000,
-  m: 60_000,
-  h: 3_600_000,
-  d: 86_400_000,
-};
 
 /** Makes a parser for a whole number within bounds. */
 export function integerBetween(min: number, max: number): (text: string) => number {

@@ -7,6 +7,7 @@ import type { PaymentDocument } from "../client/payment-document.ts";
 import { CONCURRENCY, runPaymentsFile } from "../client/run-payments-file.ts";
 import type { Settings } from "../config/settings.ts";
 import { DomainError } from "../domain/errors.ts";
+import { CAPTURE_MODES } from "../domain/payment.ts";
 import type { CaptureMode } from "../domain/payment.ts";
 import { contextOf, withDatabase, withTemporal } from "./context.ts";
 import type { CommandContext } from "./context.ts";
@@ -23,6 +24,7 @@ interface PayOptions {
   readonly merchant?: string;
   readonly description?: string;
   readonly capture?: CaptureMode;
+  readonly expires?: string;
   /** `true` is `--wait` without a time. */
   readonly wait?: number | true;
   readonly file?: string;
@@ -37,6 +39,7 @@ export function registerPay(program: Command): void {
     examples: [
       "remit pay --from alice --to shop --amount 12.50 --currency EUR --key order-1 --wait",
       "remit pay --from world:EUR --to alice --amount-minor 100000 --currency EUR --key fund-1",
+      "remit pay --from alice --to shop --amount 100 --currency EUR --key rent-1 --capture manual --expires 3d",
       "remit pay --file examples/payments.csv --concurrency 12 --json",
     ],
   })
@@ -48,8 +51,16 @@ export function registerPay(program: Command): void {
     .option("--key <key>", "idempotency key: the same key never pays twice")
     .option("--merchant <merchant>", "whose key it is (default: default)")
     .option("--description <text>", "up to 500 characters")
-    .addOption(new Option("--capture <mode>", "when the money moves").choices(["automatic"]))
-    .option("--wait [duration]", "wait until it is settled or failed (30s)", parseDurationMs)
+    .addOption(new Option("--capture <mode>", "when the money moves").choices(CAPTURE_MODES))
+    .option(
+      "--expires <duration>",
+      "with --capture manual: when what isn't captured goes back (7d)",
+    )
+    .option(
+      "--wait [duration]",
+      "wait until it is settled or failed (30s); authorized with --capture manual",
+      parseDurationMs,
+    )
     .option("--file <path>", "a .csv or .jsonl of payments; waits for each")
     .option("--concurrency <n>", `with --file: at a time (${CONCURRENCY})`, integerBetween(1, 999))
     .action(async (options: PayOptions, command: Command) => {
@@ -77,8 +88,11 @@ function requestOf(options: PayOptions): PaymentRequest {
     throw new DomainError("usage", `missing: ${missing.map((name) => `--${name}`).join(", ")}`);
   }
   const { from = "", to = "", currency = "", key = "" } = options;
-  const { amount, amountMinor, merchant, description, capture } = options;
-  const request = { key, merchant, from, to, amount, amountMinor, currency, description, capture };
+  const { amount, amountMinor, merchant, description, capture, expires } = options;
+  const request = {
+    ...{ key, merchant, from, to, amount, amountMinor, currency, description },
+    ...{ capture, expires },
+  };
   // Before any connection: what is wrong by its shape must leave nothing behind, whatever runs or doesn't.
   parsePaymentRequest(request);
   return request;
@@ -92,7 +106,8 @@ async function payOne(
   const settings = context.settings(["database"]);
   const document = await withTemporal(settings, async ({ payments }) => {
     const answer = await payments.pay(request);
-    if (waitMs === null) return documentOfAnswer(answer);
+    // An authorization is an answer; its end may be days away.
+    if (waitMs === null || answer.parameters.capture === "manual") return documentOfAnswer(answer);
     return documentOfAnswer(answer, await payments.waitForEnd(answer, { timeoutMs: waitMs }));
   });
   const current = await refresh(settings, document);

@@ -1,4 +1,6 @@
 import type { PaymentDocument } from "../client/payment-document.ts";
+import { workflowUrlOf } from "../client/payment-client.ts";
+import type { Settings } from "../config/settings.ts";
 import type { Database } from "../database/database.ts";
 import { getPayment } from "../database/payment-queries.ts";
 import type { PaymentView } from "../database/payment-queries.ts";
@@ -11,7 +13,7 @@ import type { PaymentStatus } from "../domain/payment.ts";
 export function documentOfView(
   view: PaymentView,
   { replayed, urlOf }: { replayed: boolean; urlOf: (workflowId: string) => string | null },
-): PaymentDocument & { createdAt: Date; settledAt: Date | null } {
+): PaymentDocument & { createdAt: Date; settledAt: Date | null; expiresAt: Date | null } {
   const { merchant, idempotencyKey, currency } = view;
   const workflowId = workflowIds.payment({ merchant, key: idempotencyKey });
   return {
@@ -36,8 +38,27 @@ export function documentOfView(
     workflowUrl: urlOf(workflowId),
     createdAt: view.createdAt,
     settledAt: view.settledAt,
+    expiresAt: view.expiresAt,
   };
 }
+
+/** The same on these settings' Web UI, for who has only looked. */
+export function currentDocument(view: PaymentView, { temporal: { namespace, uiUrl } }: Settings) {
+  return documentOfView(view, {
+    replayed: false,
+    urlOf: (workflowId) => workflowUrlOf(workflowId, { uiUrl, namespace }),
+  });
+}
+
+/** @throws DomainError `payment_not_found` */
+export async function requirePayment(database: Database, id: string): Promise<PaymentView> {
+  // What isn't a UUID can't be the id of a payment; PostgreSQL would call it a syntax error.
+  const view = UUID_PATTERN.test(id) ? await getPayment(database, id) : null;
+  if (view !== null) return view;
+  throw new DomainError("payment_not_found", `there is no payment ${JSON.stringify(id)}`);
+}
+
+const UUID_PATTERN = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 /** Brings a document up to now; where PostgreSQL is away for a moment, what Temporal said is shown instead. */
 export async function refreshDocument(
@@ -61,6 +82,9 @@ export function paymentText(document: PaymentDocument): string {
     `payment ${document.paymentId}: ${document.status}${document.replayed ? " (replayed)" : ""}`,
     `  ${amount} ${currency} ${source} → ${destination}, key ${idempotencyKey} of ${merchant}`,
   ];
+  if (document.capture === "manual") {
+    lines.push(`  captured ${document.captured} of ${amount} ${currency}`);
+  }
   if (document.failureCode !== null) lines.push(`  failed with ${document.failureCode}`);
   if (document.refundedMinor !== "0") lines.push(`  refunded ${document.refunded} ${currency}`);
   if (document.workflowUrl !== null) lines.push(`  ${document.workflowUrl}`);

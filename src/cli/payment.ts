@@ -1,22 +1,24 @@
 import type { Command } from "commander";
 import { Option } from "commander";
-import { workflowUrlOf } from "../client/payment-client.ts";
-import type { Settings } from "../config/settings.ts";
-import { getPayment, listPayments } from "../database/payment-queries.ts";
-import type { PaymentView } from "../database/payment-queries.ts";
-import { DomainError } from "../domain/errors.ts";
+import { listPayments } from "../database/payment-queries.ts";
 import { PAYMENT_STATUSES } from "../domain/payment.ts";
 import { contextOf, withDatabase } from "./context.ts";
 import { registerExplain } from "./explain.ts";
 import { addCommand, addGroup, integerBetween } from "./options.ts";
-import { documentOfView, paymentText } from "./payment-view.ts";
+import { registerPaymentOperations } from "./payment-operations.ts";
+import { currentDocument, paymentText, requirePayment } from "./payment-view.ts";
 
-/** `remit payment get|list`: from PostgreSQL alone. */
+/** `remit payment get|list|explain`, from PostgreSQL alone, and what may be done to a payment. */
 export function registerPayment(program: Command): void {
-  const payment = addGroup(program, "payment", "look at payments");
+  const payment = addGroup(
+    program,
+    "payment",
+    "look at payments, capture, void, refund and cancel them",
+  );
   registerGet(payment);
   registerList(payment);
   registerExplain(payment);
+  registerPaymentOperations(payment);
 }
 
 function registerGet(payment: Command): void {
@@ -27,13 +29,10 @@ function registerGet(payment: Command): void {
   }).action(async (id: string, _options: unknown, command: Command) => {
     const context = contextOf(command);
     const settings = context.settings(["database"]);
-    // What isn't a UUID can't be the id of a payment; PostgreSQL would call it a syntax error.
-    const view = UUID_PATTERN.test(id)
-      ? await withDatabase(settings, async (database) => await getPayment(database, id))
-      : null;
-    if (view === null) {
-      throw new DomainError("payment_not_found", `there is no payment ${JSON.stringify(id)}`);
-    }
+    const view = await withDatabase(
+      settings,
+      async (database) => await requirePayment(database, id),
+    );
     const document = currentDocument(view, settings);
     context.print({ json: document, text: paymentText(document) });
   });
@@ -72,13 +71,3 @@ function registerList(payment: Command): void {
       context.print({ json: { payments }, text });
     });
 }
-
-function currentDocument(view: PaymentView, { temporal }: Settings) {
-  const { namespace, uiUrl } = temporal;
-  return documentOfView(view, {
-    replayed: false,
-    urlOf: (workflowId) => workflowUrlOf(workflowId, { uiUrl, namespace }),
-  });
-}
-
-const UUID_PATTERN = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;

@@ -55,7 +55,7 @@ function checkHeader(header: string[], path: string): string[] {
   throw new DomainError(
     "file_invalid",
     `${path} line 1: expected the columns key,from,to,amount|amountMinor,currency` +
-      `[,merchant,description,capture], found ${problems.slice(0, 5).join(", ")}`,
+      `[,merchant,description,capture,expires], found ${problems.slice(0, 5).join(", ")}`,
   );
 }
 

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { PaymentParameters } from "../domain/payment.ts";
+import type { PaymentParameters, RecordedParameters } from "../domain/payment.ts";
 
 /**
  * SHA-256, hex, of what a key stands for: two requests are the same exactly if this is the same. Merchant and key are
@@ -7,13 +7,26 @@ import type { PaymentParameters } from "../domain/payment.ts";
  */
 export function fingerprintOf(parameters: PaymentParameters): string {
   const { source, destination, amountMinor, currency, capture, description } = parameters;
-  const compared = { amountMinor, capture, currency, description, destination, source };
+  const { expiresInSeconds } = parameters;
+  return operationFingerprint("pay", {
+    amountMinor,
+    capture,
+    currency,
+    description,
+    destination,
+    source,
+    ...(expiresInSeconds === undefined ? {} : { expiresInSeconds }),
+  });
+}
+
+/** The same for whatever else stands under a key. */
+export function operationFingerprint(operation: string, compared: RecordedParameters): string {
   return createHash("sha256")
-    .update(`remit:v1:pay:${canonicalJson(compared)}`)
+    .update(`remit:v1:${operation}:${canonicalJson(compared)}`)
     .digest("hex");
 }
 
 /** JSON with sorted keys, so that the order in which code names its fields can't change a fingerprint. */
-export function canonicalJson(value: Readonly<Record<string, string | null>>): string {
+export function canonicalJson(value: RecordedParameters): string {
   return JSON.stringify(value, Object.keys(value).toSorted());
 }

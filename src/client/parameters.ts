@@ -1,3 +1,4 @@
+import { parseDuration } from "../domain/duration.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { ErrorCode } from "../domain/errors.ts";
 import {
@@ -7,6 +8,7 @@ import {
   DEFAULT_MERCHANT,
 } from "../domain/ids.ts";
 import { parseAmount } from "../domain/money.ts";
+import { CAPTURE_MODES, EXPIRES_SECONDS } from "../domain/payment.ts";
 import type { CaptureMode, PaymentParameters } from "../domain/payment.ts";
 import { assertText } from "../domain/text.ts";
 
@@ -21,6 +23,8 @@ export interface PaymentRequest {
   readonly currency: string;
   readonly description?: string | null | undefined;
   readonly capture?: CaptureMode | undefined;
+  /** With manual capture: "7d", "12h", "90s"; 7 days unless said. */
+  readonly expires?: string | undefined;
 }
 
 /** The fields of a request, which are the columns of a payments file. */
@@ -34,6 +38,7 @@ export const REQUEST_FIELDS = [
   "currency",
   "description",
   "capture",
+  "expires",
 ] as const satisfies readonly (keyof PaymentRequest)[];
 
 /**
@@ -72,17 +77,31 @@ export function parsePaymentRequest(input: unknown, path?: string): PaymentParam
     destination,
     amountMinor: amountMinor.toString(),
     currency,
-    capture: parseCapture(reader),
+    ...parseCapture(reader),
     description: reader.has("description")
       ? reader.checked("description", "text_invalid", assertText)
       : null,
   };
 }
 
-function parseCapture(reader: RequestReader): CaptureMode {
-  const capture = reader.raw("capture") ?? "automatic";
-  if (capture === "automatic") return capture;
-  throw reader.wrong("capture", "usage", '"automatic", the only capture that is built so far');
+function parseCapture(
+  reader: RequestReader,
+): Pick<PaymentParameters, "capture" | "expiresInSeconds"> {
+  const asked = reader.raw("capture") ?? "automatic";
+  const capture = CAPTURE_MODES.find((mode) => mode === asked);
+  if (capture === undefined) throw reader.wrong("capture", "usage", CAPTURE_MODES.join(" or "));
+  if (capture === "automatic") {
+    if (!reader.has("expires")) return { capture };
+    throw reader.wrong("expires", "usage", "none: only an authorization (capture manual) expires");
+  }
+  const { fallback, min, max } = EXPIRES_SECONDS;
+  if (!reader.has("expires")) return { capture, expiresInSeconds: fallback };
+  const text = reader.raw("expires");
+  const seconds = typeof text === "string" ? (parseDuration(text) ?? 0) / 1_000 : 0;
+  if (!Number.isInteger(seconds) || seconds < min || seconds > max) {
+    throw reader.wrong("expires", "usage", `from ${min}s to ${max / 86_400}d, such as 7d`);
+  }
+  return { capture, expiresInSeconds: seconds };
 }
 
 type RequestField = (typeof REQUEST_FIELDS)[number];

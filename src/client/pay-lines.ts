@@ -116,6 +116,11 @@ async function acceptAndWait(
   try {
     answer = await acceptPatiently(line, input);
     turn.done();
+    if (answer.parameters.capture === "manual") {
+      // It is authorized, which is all that a line can wait for: its end may be days away.
+      const { paymentId, status } = answer;
+      return { line, answer, end: { paymentId, status, failureCode: null } };
+    }
     const end = await input.client.waitForEnd(answer, { timeoutMs: input.waitMs ?? WAIT_MS });
     return { line, answer, end };
   } catch (error) {

@@ -4,28 +4,24 @@ import {
   WithStartWorkflowOperation,
   WorkflowFailedError,
   WorkflowNotFoundError,
-  WorkflowUpdateFailedError,
 } from "@temporalio/client";
-import type { Client, WorkflowStartOptions } from "@temporalio/client";
-import { TypedSearchAttributes } from "@temporalio/common";
+import type { Client } from "@temporalio/client";
 import { v7 as uuidV7 } from "uuid";
-import { DomainError, ERROR_CODES } from "../domain/errors.ts";
+import { DomainError } from "../domain/errors.ts";
 import { workflowIds } from "../domain/ids.ts";
-import { formatMajor } from "../domain/money.ts";
 import type { PaymentParameters, PaymentStatus } from "../domain/payment.ts";
-import { acceptUpdate, SEARCH_KEYS, TASK_QUEUES, WORKFLOW_TYPES } from "../workflows/messages.ts";
+import { acceptUpdate } from "../workflows/messages.ts";
 import type { PaymentEnd, PaymentInput, PaymentReceipt } from "../workflows/messages.ts";
 import { fingerprintOf } from "./fingerprint.ts";
 import { parsePaymentRequest } from "./parameters.ts";
 import type { PaymentRequest } from "./parameters.ts";
-import {
-  isNotReady,
-  isRunGone,
-  isTimeout,
-  isUnavailable,
-  toDomainError,
-} from "./payment-failure.ts";
+import { isTimeout, isUnavailable, toDomainError } from "./payment-failure.ts";
 import type { CallContext } from "./payment-failure.ts";
+import { createPaymentOperations } from "./payment-operations.ts";
+import type { PaymentOperations } from "./payment-operations.ts";
+import { ACCEPT_DEADLINE_MS, callUpdate } from "./update-call.ts";
+import { paymentStart, paymentWorkflowType } from "./workflow-starts.ts";
+import type { PaymentWorkflow } from "./workflow-starts.ts";
 
 /** The first decision about a key, and who made it. */
 export interface PaymentAnswer {
@@ -50,7 +46,7 @@ export interface PayOptions {
 }
 
 /** Starts payments and waits for them; needs Temporal and no database. */
-export interface PaymentClient {
+export interface PaymentClient extends PaymentOperations {
   /**
    * Records a payment, or answers with what was recorded under its key.
    * @throws DomainError: a refusal (`details.replayed` says whether it is an old one), `outcome_unknown`,
@@ -58,7 +54,8 @@ export interface PaymentClient {
    */
   readonly pay: (request: PaymentRequest, options?: PayOptions) => Promise<PaymentAnswer>;
   /**
-   * Waits for the end of a payment; starts its workflow again where an operator has ended that without an answer.
+   * Waits for the end of a payment; starts its workflow again where an operator has ended that without an answer. One with
+   * manual capture ends when it is captured and booked, voided or expired, which may take days.
    * @throws DomainError `wait_timeout`
    */
   readonly waitForEnd: (
@@ -81,13 +78,17 @@ export function createPaymentClient({ client, uiUrl }: PaymentClientOptions): Pa
     workflowUrlOf(workflowId, { uiUrl: uiUrl ?? null, namespace });
 
   return {
+    ...createPaymentOperations(client),
     workflowUrl,
 
     async pay(request, { deadlineMs = ACCEPT_DEADLINE_MS, requestId = randomUUID() } = {}) {
       const parameters = parsePaymentRequest(request);
       const input = inputOf(parameters, { requestId, deadlineMs });
       const receipt = await accept(client, input);
-      const workflowId = workflowIdOf(parameters);
+      const workflowId = workflowIds.payment({
+        merchant: parameters.merchant,
+        key: parameters.idempotencyKey,
+      });
       return {
         ...receipt,
         replayed: receipt.requestId !== requestId,
@@ -113,62 +114,26 @@ export function workflowUrlOf(
   return `${base}/namespaces/${encodeURIComponent(namespace)}/workflows/${encodeURIComponent(workflowId)}`;
 }
 
-/** A worker that answers takes milliseconds; ten seconds outlast the kill -9 of one (5 s task timeout). */
-export const ACCEPT_DEADLINE_MS = 10_000;
-
 async function accept(client: Client, input: PaymentInput): Promise<PaymentReceipt> {
-  const context: CallContext = { requestId: input.requestId, parameters: input };
-  const deadline = new Date(input.notAfter);
-  // The same for all callers of one request: fifty in parallel are one execution, and a repeat needs no worker.
-  let updateId = `accept:${input.fingerprint}`;
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await client.withDeadline(
-        deadline,
-        async () => await executeAccept(client, input, updateId),
-      );
-    } catch (error) {
-      const failure = toDomainError(error, context);
-      if (isNotReady(error) && Date.now() < deadline.getTime() - NOT_READY_PAUSE_MS) {
-        await sleep(NOT_READY_PAUSE_MS);
-        continue;
-      }
-      if (!canRepeat({ error, failure, attempt })) throw failure;
-      // Temporal keeps an update's failure under its id: asked again by that id it would repeat it for ever.
-      if (!isRunGone(error)) updateId = `accept:${input.fingerprint}:${randomUUID()}`;
-      // The run that answered so is about to close.
-      await sleep(NOT_READY_PAUSE_MS);
-    }
-  }
-}
-
-/**
- * A run that closed under the call, or gave up by its own `notAfter` or a dependency that was away, has decided nothing:
- * ask once more. A timeout is the caller's deadline itself.
- */
-function canRepeat(last: { error: unknown; failure: unknown; attempt: number }): boolean {
-  if (last.attempt >= ACCEPT_ATTEMPTS_MAX) return false;
-  if (!isRunGone(last.error) && !(last.error instanceof WorkflowUpdateFailedError)) return false;
-  return last.failure instanceof DomainError && ERROR_CODES[last.failure.code].retryable;
-}
-
-const ACCEPT_ATTEMPTS_MAX = 4;
-const NOT_READY_PAUSE_MS = 250;
-
-async function executeAccept(
-  client: Client,
-  input: PaymentInput,
-  updateId: string,
-): Promise<PaymentReceipt> {
-  const startWorkflowOperation = new WithStartWorkflowOperation<PaymentWorkflow>(
-    WORKFLOW_TYPES.payment,
-    startOptions(input),
-  );
-  return await client.workflow.executeUpdateWithStart(acceptUpdate, {
-    args: [{ fingerprint: input.fingerprint }],
-    updateId,
-    startWorkflowOperation,
+  return await callUpdate(client, {
+    context: contextOf(input),
+    updateId: `accept:${input.fingerprint}`,
+    notAfter: input.notAfter,
+    execute: async (updateId) =>
+      await client.workflow.executeUpdateWithStart(acceptUpdate, {
+        args: [{ fingerprint: input.fingerprint }],
+        updateId,
+        startWorkflowOperation: new WithStartWorkflowOperation<PaymentWorkflow>(
+          paymentWorkflowType(input.capture),
+          paymentStart(input),
+        ),
+      }),
   });
+}
+
+function contextOf(input: PaymentParameters & { requestId: string }): CallContext {
+  const { requestId, merchant, idempotencyKey } = input;
+  return { requestId, merchant, idempotencyKey, parameters: { operation: "pay", ...input } };
 }
 
 async function waitForEnd(
@@ -193,7 +158,10 @@ async function waitForEnd(
         starts++;
         mustStart = true;
       } else {
-        throw toDomainError(error, { requestId: answer.requestId, parameters: answer.parameters });
+        throw toDomainError(
+          error,
+          contextOf({ ...answer.parameters, requestId: answer.requestId }),
+        );
       }
     }
   }
@@ -212,12 +180,10 @@ async function startAgain(client: Client, answer: PaymentAnswer): Promise<void> 
   const { parameters, requestId, paymentId } = answer;
   const input = inputOf(parameters, { requestId, deadlineMs: ACCEPT_DEADLINE_MS });
   await client.workflow.start<PaymentWorkflow>(
-    WORKFLOW_TYPES.payment,
-    startOptions({ ...input, paymentId }),
+    paymentWorkflowType(input.capture),
+    paymentStart({ ...input, paymentId }),
   );
 }
-
-type PaymentWorkflow = (input: PaymentInput) => Promise<PaymentEnd>;
 
 function inputOf(
   parameters: PaymentParameters,
@@ -230,38 +196,6 @@ function inputOf(
     fingerprint: fingerprintOf(parameters),
     notAfter: new Date(Date.now() + deadlineMs).toISOString(),
   };
-}
-
-function startOptions(
-  input: PaymentInput,
-): WorkflowStartOptions<PaymentWorkflow> & { workflowIdConflictPolicy: "USE_EXISTING" } {
-  const { source, destination, currency, merchant, idempotencyKey, description } = input;
-  const amount = `${formatMajor(BigInt(input.amountMinor), currency)} ${currency}`;
-  return {
-    workflowId: workflowIdOf(input),
-    taskQueue: TASK_QUEUES.payments,
-    args: [input],
-    workflowIdConflictPolicy: "USE_EXISTING",
-    // After a run has closed, PostgreSQL decides about its key, in a new run; Temporal's retention then never matters.
-    workflowIdReusePolicy: "ALLOW_DUPLICATE",
-    // A worker that dies costs its callers this long.
-    workflowTaskTimeout: "5s",
-    typedSearchAttributes: new TypedSearchAttributes([
-      { key: SEARCH_KEYS.paymentId, value: input.paymentId },
-      { key: SEARCH_KEYS.merchant, value: merchant },
-      { key: SEARCH_KEYS.currency, value: currency },
-    ]),
-    staticSummary: `${amount} ${source} → ${destination}`,
-    staticDetails: [
-      `**${amount}** from \`${source}\` to \`${destination}\`, capture ${input.capture}`,
-      `key \`${idempotencyKey}\` of merchant \`${merchant}\``,
-      ...(description === null ? [] : [description]),
-    ].join("\n\n"),
-  };
-}
-
-function workflowIdOf({ merchant, idempotencyKey }: PaymentParameters): string {
-  return workflowIds.payment({ merchant, key: idempotencyKey });
 }
 
 function waitTimeout(answer: PaymentAnswer, timeoutMs: number): DomainError {

@@ -10,13 +10,16 @@ import {
 import { ApplicationFailure, NamespaceNotFoundError } from "@temporalio/common";
 import { DomainError, isErrorCode } from "../domain/errors.ts";
 import { formatMajor } from "../domain/money.ts";
-import type { PaymentParameters } from "../domain/payment.ts";
+import type { RecordedParameters } from "../domain/payment.ts";
 import type { RefusalDetails } from "../workflows/messages.ts";
 
 /** Whose call failed: what is needed to say it well. */
 export interface CallContext {
   readonly requestId: string;
-  readonly parameters: PaymentParameters;
+  readonly merchant: string;
+  readonly idempotencyKey: string;
+  /** What was asked for, by the names that the key's first request is remembered under. */
+  readonly parameters: RecordedParameters;
 }
 
 /** Turns what Temporal's client throws into a DomainError; the one place that knows its errors. */
@@ -64,7 +67,7 @@ function refusalOf(failure: ApplicationFailure, context: CallContext): DomainErr
   if (!isErrorCode(failure.type)) return outcomeUnknown(context, failure);
   const recorded = details?.recorded;
   if (failure.type === "idempotency_key_reused" && recorded !== undefined) {
-    const message = contradiction(recorded, context.parameters);
+    const message = contradiction(recorded, context);
     return new DomainError(failure.type, message, { cause: failure });
   }
   const replayed = details?.requestId !== undefined && details.requestId !== context.requestId;
@@ -74,34 +77,52 @@ function refusalOf(failure: ApplicationFailure, context: CallContext): DomainErr
   });
 }
 
-function contradiction(first: PaymentParameters, second: PaymentParameters): string {
-  const words = COMPARED.filter(({ read }) => read(first) !== read(second)).map(
+function contradiction(
+  first: RecordedParameters,
+  { merchant, idempotencyKey, parameters }: CallContext,
+): string {
+  const key = `key ${JSON.stringify(idempotencyKey)} of merchant ${merchant}`;
+  if ((first["operation"] ?? "pay") !== parameters["operation"]) {
+    return `${key} was used before, to ${String(first["operation"] ?? "pay")}: this request is to ${String(parameters["operation"])}`;
+  }
+  const words = COMPARED.filter(({ read }) => read(first) !== read(parameters)).map(
     ({ name, read }) =>
-      `${name} is ${read(first)} in the first request, ${read(second)} in this one`,
+      `${name} is ${read(first)} in the first request, ${read(parameters)} in this one`,
   );
-  const key = `key ${JSON.stringify(second.idempotencyKey)} of merchant ${second.merchant}`;
   return words.length === 0
     ? `${key} was used with other parameters`
     : `${key} was used before: ${words.join("; ")}`;
 }
 
-const COMPARED: readonly { name: string; read: (parameters: PaymentParameters) => string }[] = [
-  { name: "from", read: ({ source }) => source },
-  { name: "to", read: ({ destination }) => destination },
-  {
-    name: "amount",
-    read: ({ amountMinor, currency }) => formatMajor(BigInt(amountMinor), currency),
-  },
-  { name: "currency", read: ({ currency }) => currency },
-  { name: "capture", read: ({ capture }) => capture },
+const COMPARED: readonly { name: string; read: (of: RecordedParameters) => string }[] = [
+  { name: "payment", read: ({ paymentId }) => shown(paymentId) },
+  { name: "from", read: ({ source }) => shown(source) },
+  { name: "to", read: ({ destination }) => shown(destination) },
+  { name: "amount", read: amountOf },
+  { name: "currency", read: ({ currency }) => shown(currency) },
+  { name: "capture", read: ({ capture }) => shown(capture) },
+  { name: "expiry in seconds", read: ({ expiresInSeconds }) => shown(expiresInSeconds) },
+  { name: "final", read: ({ final }) => shown(final) },
   { name: "description", read: ({ description }) => JSON.stringify(description ?? "") },
+  { name: "reason", read: ({ reason }) => JSON.stringify(reason ?? "") },
 ];
 
-function outcomeUnknown({ parameters }: CallContext, cause: unknown): DomainError {
-  const key = JSON.stringify(parameters.idempotencyKey);
+function amountOf({ amountMinor, currency }: RecordedParameters): string {
+  if (typeof amountMinor !== "string") return "all that is left";
+  return typeof currency === "string"
+    ? formatMajor(BigInt(amountMinor), currency)
+    : `${amountMinor} minor units`;
+}
+
+function shown(value: string | number | boolean | null | undefined): string {
+  return value === null || value === undefined ? "not given" : String(value);
+}
+
+function outcomeUnknown({ idempotencyKey }: CallContext, cause: unknown): DomainError {
+  const key = JSON.stringify(idempotencyKey);
   return new DomainError(
     "outcome_unknown",
-    `no worker answered in time for key ${key}, so the payment may or may not be recorded: repeat with the same key`,
+    `no worker answered in time for key ${key}, so the request may or may not be recorded: repeat with the same key`,
     { cause },
   );
 }

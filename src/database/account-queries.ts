@@ -2,6 +2,7 @@ import { desc, eq } from "drizzle-orm";
 import { DomainError } from "../domain/errors.ts";
 import { query } from "./database.ts";
 import type { Database } from "./database.ts";
+import { violatedConstraint } from "./database-error.ts";
 import { accounts, ledgerEntries } from "./schema.ts";
 
 /** An account as it is now; amounts in minor units. */
@@ -79,6 +80,42 @@ export async function getAccount(
     database.orm.select().from(accounts).where(eq(accounts.id, accountId)),
   );
   return row === undefined ? null : toView(row);
+}
+
+/**
+ * Freezes, unfreezes or closes an account. A second call changes nothing; a closed account stays closed.
+ *
+ * @throws DomainError `account_not_found`, `account_closed`, `account_not_empty` where money or a hold is left
+ */
+export async function changeAccountStatus(
+  database: Database,
+  { accountId, status }: { accountId: string; status: "active" | "frozen" | "closed" },
+): Promise<{ account: AccountView; changed: boolean }> {
+  const changed = await database
+    .run(
+      {
+        name: "change_account_status",
+        text: `UPDATE remit.accounts
+                  SET status = $2
+                WHERE id = $1
+                  AND status <> $2
+                  AND status <> 'closed'
+            RETURNING id`,
+      },
+      [accountId, status],
+    )
+    .catch((error: unknown) => {
+      if (violatedConstraint(error) !== "accounts_closed_check") throw error;
+      throw new DomainError("account_not_empty", `account ${accountId} still has money or holds`);
+    });
+  const account = await getAccount(database, accountId);
+  if (account === null) {
+    throw new DomainError("account_not_found", `there is no account ${JSON.stringify(accountId)}`);
+  }
+  if (account.status === "closed" && status !== "closed") {
+    throw new DomainError("account_closed", `account ${accountId} is closed, for ever`);
+  }
+  return { account, changed: changed.length === 1 };
 }
 
 /** In the order of their ids. */

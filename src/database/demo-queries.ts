@@ -115,16 +115,3 @@ export async function isBooked(tx: Tx, messageId: string): Promise<boolean> {
   );
   return rows.length > 0;
 }
-
-/** The database refuses it while anything is posted or held. */
-export async function closeAccount(tx: Tx, accountId: string): Promise<void> {
-  await tx.run(
-    {
-      name: "demo_close_account",
-      text: `UPDATE remit.accounts
-                SET status = 'closed'
-              WHERE id = $1`,
-    },
-    [accountId],
-  );
-}

@@ -140,11 +140,25 @@ export async function receiveMessage(
   };
 }
 
+/** One more delivery of a message that is decided already; what isn't in the inbox any more isn't counted. */
+export async function countDelivery(tx: Tx, messageId: string): Promise<void> {
+  await tx.run(
+    {
+      name: "count_delivery",
+      text: `UPDATE remit.inbox
+                SET deliveries = deliveries + 1
+              WHERE consumer = '${CONSUMER}'
+                AND message_id = $1`,
+    },
+    [messageId],
+  );
+}
+
 export interface StandingBooking {
   readonly outcome: "booked" | "refused";
   readonly error: string | null;
   readonly transactionId: string | null;
-  readonly payment: Standing<PaymentStatus> & { readonly paymentId: string } | null;
+  readonly payment: (Standing<PaymentStatus> & { readonly paymentId: string }) | null;
   readonly captureId: string | null;
   readonly refund: Standing<PartStatus> | null;
 }

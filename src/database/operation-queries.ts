@@ -155,7 +155,12 @@ export async function readCaptures(
 ): Promise<{ captures: CaptureState[]; now: Date }> {
   const [row] = await tx.run<{
     now: Date;
-    captures: { captureId: string; amount: string; status: PartStatus; transactionId: string | null }[];
+    captures: {
+      captureId: string;
+      amount: string;
+      status: PartStatus;
+      transactionId: string | null;
+    }[];
   }>(
     {
       name: "read_captures",

@@ -20,6 +20,8 @@ export interface PaymentView {
   readonly description: string | null;
   readonly createdAt: Date;
   readonly settledAt: Date | null;
+  /** With manual capture. */
+  readonly expiresAt: Date | null;
 }
 
 /** `paymentId` must be a UUID. */
@@ -90,5 +92,6 @@ function toView(row: typeof payments.$inferSelect): PaymentView {
     description: row.description,
     createdAt: row.createdAt,
     settledAt: row.settledAt,
+    expiresAt: row.expiresAt,
   };
 }

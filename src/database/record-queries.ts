@@ -256,7 +256,12 @@ export async function readDecision(
     operation: string;
     fingerprint: string;
     request_id: string;
-    outcome: { decision: string; code: ErrorCode; message: string; parameters?: RecordedParameters };
+    outcome: {
+      decision: string;
+      code: ErrorCode;
+      message: string;
+      parameters?: RecordedParameters;
+    };
     payment: PaymentRow | null;
     description: string | null;
     created_at: Date;

@@ -95,7 +95,9 @@ export async function lateRefunds(
   tx: Tx,
   { olderThanSeconds, after, limit }: LatePage,
 ): Promise<Late<RecordedRefund>[]> {
-  const rows = await tx.run<RecordedRefund & Pick<Late<RecordedRefund>, "lost"> & Record<string, unknown>>(
+  const rows = await tx.run<
+    RecordedRefund & Pick<Late<RecordedRefund>, "lost"> & Record<string, unknown>
+  >(
     {
       name: "late_refunds",
       text: `SELECT r.id AS "refundId", p.merchant, r.idempotency_key AS "idempotencyKey", r.payment_id AS "paymentId", r.reason,

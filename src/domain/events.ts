@@ -122,11 +122,15 @@ export function newEvent<Type extends EventType>({
       dataschema,
       data,
     }),
-    headers: JSON.stringify("capture" in data ? { capture: data.capture, dataschema } : { dataschema }),
+    headers: JSON.stringify(
+      "capture" in data ? { capture: data.capture, dataschema } : { dataschema },
+    ),
   };
 }
 
-function aggregateOf(data: EventData<EventType>): Pick<OutboxEvent, "aggregateType" | "aggregateId"> {
+function aggregateOf(
+  data: EventData<EventType>,
+): Pick<OutboxEvent, "aggregateType" | "aggregateId"> {
   return "refundId" in data
     ? { aggregateType: "refund", aggregateId: data.refundId }
     : { aggregateType: "payment", aggregateId: data.paymentId };
@@ -138,7 +142,19 @@ function dataSchemaOf(type: EventType): string {
 
 /** Reads the events that the ledger books. Unknown fields pass: a newer writer may add them. */
 export const ledgerMessage = z.discriminatedUnion("type", [
-  z.object({ id: z.uuid(), type: z.literal("payment.created"), data: dataSchemas["payment.created"] }),
-  z.object({ id: z.uuid(), type: z.literal("payment.captured"), data: dataSchemas["payment.captured"] }),
-  z.object({ id: z.uuid(), type: z.literal("refund.created"), data: dataSchemas["refund.created"] }),
+  z.object({
+    id: z.uuid(),
+    type: z.literal("payment.created"),
+    data: dataSchemas["payment.created"],
+  }),
+  z.object({
+    id: z.uuid(),
+    type: z.literal("payment.captured"),
+    data: dataSchemas["payment.captured"],
+  }),
+  z.object({
+    id: z.uuid(),
+    type: z.literal("refund.created"),
+    data: dataSchemas["refund.created"],
+  }),
 ]);

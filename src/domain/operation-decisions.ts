@@ -109,7 +109,8 @@ export function endAuthorization(
     status: pending > 0n ? "captured" : settled > 0n ? "settled" : ending,
     held: pending,
     released: payment.amount - pending - settled,
-    lastTransactionId: captures.findLast(({ status }) => status === "settled")?.transactionId ?? null,
+    lastTransactionId:
+      captures.findLast(({ status }) => status === "settled")?.transactionId ?? null,
   };
 }
 

@@ -6,8 +6,10 @@ import type { ReceivedMessage, Receiver } from "../messaging/sqs-receiver.ts";
 
 export interface IntakeDependencies {
   readonly receiver: Receiver;
-  /** Resolves once Temporal has the workflow, also where it had it before. Throws where Temporal can't be reached. */
-  readonly startLedgerEntry: (message: IncomingMessage) => Promise<void>;
+  /** Resolves once Temporal has the workflow; false where that had ended before. Throws where Temporal can't be reached. */
+  readonly startLedgerEntry: (message: IncomingMessage) => Promise<boolean>;
+  /** Counts one more delivery of a message that is decided already. */
+  readonly countDelivery: (messageId: string) => Promise<void>;
   /** Resolves where Temporal answers. */
   readonly probeTemporal: () => Promise<void>;
   readonly report: (event: IntakeEvent) => void;
@@ -67,8 +69,10 @@ export function startLedgerIntake(dependencies: IntakeDependencies): Intake {
       return;
     }
     try {
-      await dependencies.startLedgerEntry(parsed.message);
+      const isNew = await dependencies.startLedgerEntry(parsed.message);
       comeBack("temporal");
+      // A count that gets lost is no reason to have the message again.
+      if (!isNew) await dependencies.countDelivery(parsed.message.messageId).catch(() => undefined);
       deletes.add(received.receiptHandle);
     } catch (error) {
       goAway("temporal", error);

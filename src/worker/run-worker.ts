@@ -121,7 +121,7 @@ async function startWork(context: WorkContext): Promise<{ ended: Promise<unknown
   const ended = runAll(workers, { parts, health });
   if (roles.includes("payments")) superviseAtBoot({ client, supervision, logger, signal });
   if (roles.includes("ledger")) {
-    const intake = startSqsIntake({ settings, starts, logger, parts });
+    const intake = startSqsIntake({ settings, database, starts, logger, parts });
     health.add(intakeCheck(intake));
   }
   return { ended };

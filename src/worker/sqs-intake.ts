@@ -1,4 +1,6 @@
 import type { Settings } from "../config/settings.ts";
+import type { Database } from "../database/database.ts";
+import { countDelivery } from "../database/ledger-queries.ts";
 import { createSqsClient } from "../messaging/aws-clients.ts";
 import { POLL_SECONDS, createSqsReceiver } from "../messaging/sqs-receiver.ts";
 import type { Logger } from "../observability/logger.ts";
@@ -10,11 +12,13 @@ import type { TemporalStarts } from "./temporal-starts.ts";
 /** Starts the intake on the ledger's queue and has its parts closed: the intake first, then its clients. */
 export function startSqsIntake({
   settings,
+  database,
   starts,
   logger,
   parts,
 }: {
   settings: Settings;
+  database: Database;
   starts: TemporalStarts;
   logger: Logger;
   parts: OpenParts;
@@ -27,6 +31,7 @@ export function startSqsIntake({
   const intake = startLedgerIntake({
     receiver: createSqsReceiver({ polling, answering, queueUrl: settings.ledgerQueueUrl }),
     startLedgerEntry: starts.startLedgerEntry,
+    countDelivery: async (messageId) => await countDelivery(database, messageId),
     probeTemporal: starts.probe,
     report: (event) => reportIntake(logger, event),
   });

@@ -10,7 +10,8 @@ import type { LedgerDecision, PaymentInput, RefundInput } from "../workflows/mes
 /** What the worker asks of Temporal: starts that a second call can't double, and hints. */
 export interface TemporalStarts {
   readonly probe: () => Promise<void>;
-  readonly startLedgerEntry: (message: IncomingMessage) => Promise<void>;
+  /** False where the message was booked or refused before: this delivery is a duplicate, and absorbed. */
+  readonly startLedgerEntry: (message: IncomingMessage) => Promise<boolean>;
   readonly signalDecision: (workflowId: string, decision: LedgerDecision) => Promise<void>;
   readonly startRelay: (range: { fromShard: number; toShard: number }) => Promise<void>;
   /** Whether it had to be started: false where it runs. */
@@ -34,9 +35,8 @@ export function createTemporalStarts(client: Client): TemporalStarts {
     probe: async () => {
       await bounded(async () => await client.workflowService.getSystemInfo({}));
     },
-    startLedgerEntry: async (message) => {
-      await bounded(async () => await startLedgerEntry(client, message));
-    },
+    startLedgerEntry: async (message) =>
+      await bounded(async () => await startLedgerEntry(client, message)),
     signalDecision: async (workflowId, decision) => {
       try {
         await bounded(
@@ -72,34 +72,37 @@ export function createTemporalStarts(client: Client): TemporalStarts {
 async function startLedgerEntry(
   client: Client,
   { messageId, type, payload }: IncomingMessage,
-): Promise<void> {
-  const { subject } = JSON.parse(payload) as { subject?: unknown };
-  const paymentId = typeof subject === "string" ? subject.slice(0, 64) : "unknown";
-  try {
-    await client.workflow.start(WORKFLOW_TYPES.ledgerEntry, {
-      workflowId: workflowIds.ledgerEntry(messageId),
-      taskQueue: TASK_QUEUES.ledger,
-      args: [{ messageId, type, payload }],
-      workflowIdConflictPolicy: "USE_EXISTING",
-      workflowIdReusePolicy: "ALLOW_DUPLICATE_FAILED_ONLY",
-      workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
-      staticSummary: `${type} of ${paymentId}`,
-      typedSearchAttributes: [
-        { key: SEARCH_KEYS.messageId, value: messageId },
-        { key: SEARCH_KEYS.paymentId, value: paymentId },
-      ],
-    });
-  } catch (error) {
-    // Completed before: this delivery is a duplicate, and absorbed.
-    if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error;
-  }
+): Promise<boolean> {
+  const paymentId = paymentIdOf(payload);
+  return await startUnlessThere(
+    async () =>
+      await client.workflow.start(WORKFLOW_TYPES.ledgerEntry, {
+        workflowId: workflowIds.ledgerEntry(messageId),
+        taskQueue: TASK_QUEUES.ledger,
+        args: [{ messageId, type, payload }],
+        workflowIdConflictPolicy: "USE_EXISTING",
+        workflowIdReusePolicy: "ALLOW_DUPLICATE_FAILED_ONLY",
+        workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
+        staticSummary: `${type} of ${paymentId}`,
+        typedSearchAttributes: [
+          { key: SEARCH_KEYS.messageId, value: messageId },
+          { key: SEARCH_KEYS.paymentId, value: paymentId },
+        ],
+      }),
+  );
+}
+
+/** What the message says of itself, for finding its run only; a refund's subject is the refund. */
+function paymentIdOf(payload: string): string {
+  const { data } = JSON.parse(payload) as { data?: { paymentId?: unknown } };
+  return typeof data?.paymentId === "string" ? data.paymentId.slice(0, 64) : "unknown";
 }
 
 async function adoptPayment(client: Client, payment: RecordedPayment): Promise<boolean> {
   const { merchant, idempotencyKey, currency, paymentId, capture } = payment;
   const input: PaymentInput = { ...payment, notAfter: adoptionEnd() };
   const isManual = capture === "manual";
-  return await startUnlessRunning(
+  return await startUnlessThere(
     async () =>
       await client.workflow.start(
         isManual ? WORKFLOW_TYPES.manualPayment : WORKFLOW_TYPES.payment,
@@ -122,7 +125,7 @@ async function adoptPayment(client: Client, payment: RecordedPayment): Promise<b
 async function adoptRefund(client: Client, refund: RecordedRefund): Promise<boolean> {
   const { merchant, idempotencyKey, paymentId } = refund;
   const input: RefundInput = { ...refund, notAfter: adoptionEnd() };
-  return await startUnlessRunning(
+  return await startUnlessThere(
     async () =>
       await client.workflow.start(WORKFLOW_TYPES.refund, {
         ...ADOPTION,
@@ -148,7 +151,7 @@ function adoptionEnd(): string {
   return new Date(Date.now() + ADOPTION_MS).toISOString();
 }
 
-async function startUnlessRunning(start: () => Promise<unknown>): Promise<boolean> {
+async function startUnlessThere(start: () => Promise<unknown>): Promise<boolean> {
   try {
     await start();
     return true;

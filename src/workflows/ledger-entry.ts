@@ -21,8 +21,8 @@ export async function ledgerEntry(input: LedgerEntryInput): Promise<LedgerEntryE
 }
 
 function sentence({ outcome, paymentId, transactionId, error, repeated }: LedgerEntryEnd): string {
-  const again = repeated ? " It had been decided before; nothing was written again." : "";
+  const again = repeated ? " It had been decided before, so nothing was written again." : "";
   return outcome === "booked"
     ? `**Booked** payment \`${paymentId}\` as ledger transaction \`${transactionId}\`.${again}`
-    : `**Refused** (\`${error}\`), payment \`${paymentId ?? "unknown"}\`. No money moved.${again}`;
+    : `**Refused** ${paymentId === null ? "a message of no known payment" : `payment \`${paymentId}\``} (\`${error}\`). No money moved.${again}`;
 }

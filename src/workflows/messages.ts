@@ -167,7 +167,9 @@ export const acceptUpdate = defineUpdate<PaymentReceipt, [AcceptArguments]>("acc
 export const acceptRefundUpdate = defineUpdate<RefundReceipt, [AcceptArguments]>("accept");
 
 /** Update id: `capture:<fingerprint>`; the key stands in the fingerprint, since one run may have many. */
-export const captureUpdate = defineUpdate<CaptureReceipt, [KeyedRequest & CaptureParameters]>("capture");
+export const captureUpdate = defineUpdate<CaptureReceipt, [KeyedRequest & CaptureParameters]>(
+  "capture",
+);
 /** Answers when the ledger has booked or refused the capture. */
 export const captureEndUpdate = defineUpdate<null, [{ captureId: string }]>("captureEnd");
 export const voidUpdate = defineUpdate<VoidReceipt, [KeyedRequest]>("void");

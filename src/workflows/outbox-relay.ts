@@ -23,7 +23,7 @@ import type { OutboxRelayInput, RelayState } from "./messages.ts";
 
 const { publishOutbox } = proxyActivities<{
   publishOutbox(input: PublishOutboxInput): Promise<PublishOutboxSummary>;
-}>(PUBLISH_WINDOW);
+}>({ ...PUBLISH_WINDOW, summary: "claim → send → mark, again and again for a minute" });
 
 /** One activity a minute while idle: the Web UI reads as a log of progress, and the history stays small. */
 const WINDOW_MS = 60_000;
@@ -74,7 +74,9 @@ export async function outboxRelay(input: OutboxRelayInput): Promise<void> {
   while (state.mode !== "draining" && !workflowInfo().continueAsNewSuggested) {
     setCurrentDetails(describe(state));
     if (state.mode === "paused") {
-      await condition(() => state.mode !== "paused", PAUSE_LOOK);
+      await condition(() => state.mode !== "paused", PAUSE_LOOK, {
+        summary: "paused: look whether to continue as new",
+      });
       continue;
     }
     window = new CancellationScope();
@@ -113,7 +115,23 @@ async function runWindow(
   }
 }
 
-function describe({ mode, reason, since, published, lostLeases }: RelayState): string {
+/** For the Web UI, where the counts of a window stand in its heartbeat until it ends. */
+function describe({ mode, reason, since, eventsPerSecondMax, ...counts }: RelayState): string {
   const why = reason === null ? "" : `, because: ${reason}`;
-  return `**${mode}** since ${since}${why}. ${published} events published, ${lostLeases} leases lost.`;
+  const done = `${counted(counts.published, "event")} published, ${counted(counts.lostLeases, "lease")} lost`;
+  const told =
+    mode === "running"
+      ? `Before this minute: ${done}. Of this minute: see *Pending Activities*.`
+      : `Until then: ${done}.`;
+  const limit = eventsPerSecondMax === null ? "" : ` At most ${eventsPerSecondMax} a second.`;
+  return `**${mode}** since ${readable(since)}${why}.\n\n${told}${limit}`;
+}
+
+/** `2026-12-01T06:37:24.852Z` as people write it. */
+function readable(time: string): string {
+  return time.replace("T", " ").replace(/\.\d+Z$/, " UTC");
+}
+
+function counted(count: number, noun: string): string {
+  return `${count === 0 ? "no" : count} ${noun}${count === 1 ? "" : "s"}`;
 }

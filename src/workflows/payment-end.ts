@@ -1,4 +1,8 @@
-import { ApplicationFailure, setCurrentDetails, upsertSearchAttributes } from "@temporalio/workflow";
+import {
+  ApplicationFailure,
+  setCurrentDetails,
+  upsertSearchAttributes,
+} from "@temporalio/workflow";
 import type { PaymentStanding } from "../activities/cancel-payment.ts";
 import { SEARCH_KEYS } from "./messages.ts";
 import type { PaymentEnd } from "./messages.ts";
@@ -12,10 +16,7 @@ export async function standingOf(paymentId: string): Promise<PaymentStanding> {
 }
 
 /** Says in the Web UI how a payment ended, and answers so. */
-export function endOf(
-  paymentId: string,
-  { status, failureCode }: PaymentStanding,
-): PaymentEnd {
+export function endOf(paymentId: string, { status, failureCode }: PaymentStanding): PaymentEnd {
   setCurrentDetails(
     failureCode === null
       ? `**${status}**: payment \`${paymentId}\`.`

@@ -55,8 +55,7 @@ export function handleOperations(
       if (isDecision(news)) onDecision(news);
     },
     {
-      description:
-        "The ledger has booked or refused; a hint, PostgreSQL holds the decision",
+      description: "The ledger has booked or refused; a hint, PostgreSQL holds the decision",
     },
   );
   setHandler(

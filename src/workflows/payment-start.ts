@@ -4,12 +4,7 @@ import type { TakenUpPayment } from "../activities/take-up-payment.ts";
 import type { Acceptance, FirstRequest } from "./acceptance.ts";
 import { databaseStep } from "./database-step.ts";
 import { SEARCH_KEYS } from "./messages.ts";
-import type {
-  PaymentEnd,
-  PaymentInput,
-  PaymentReceipt,
-  PaymentReference,
-} from "./messages.ts";
+import type { PaymentEnd, PaymentInput, PaymentReceipt, PaymentReference } from "./messages.ts";
 
 const recordPayment = databaseStep<PaymentInput, RecordPaymentResult>(
   "recordPayment",
@@ -22,8 +17,7 @@ const takeUpPayment = databaseStep<PaymentReference, TakenUpPayment | null>(
 
 /** A receipt where there is a payment to follow, else how the run ends. */
 export type PaymentStart =
-  | { readonly receipt: PaymentReceipt }
-  | { readonly receipt: null; readonly end: PaymentEnd };
+  { readonly receipt: PaymentReceipt } | { readonly receipt: null; readonly end: PaymentEnd };
 
 /** Records the payment, or takes up one that is recorded: the first step of either payment workflow. */
 export async function startPayment(

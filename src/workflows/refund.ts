@@ -11,7 +11,13 @@ import type { PartStatus } from "../domain/payment.ts";
 import { createAcceptance } from "./acceptance.ts";
 import { databaseStep } from "./database-step.ts";
 import { SEARCH_KEYS, acceptRefundUpdate, ledgerDecisionSignal } from "./messages.ts";
-import type { LedgerDecision, RecordResult, RefundEnd, RefundInput, RefundReceipt } from "./messages.ts";
+import type {
+  LedgerDecision,
+  RecordResult,
+  RefundEnd,
+  RefundInput,
+  RefundReceipt,
+} from "./messages.ts";
 
 const recordRefund = databaseStep<RefundInput, RecordResult<RefundReceipt>>(
   "recordRefund",

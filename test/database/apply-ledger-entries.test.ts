@@ -202,10 +202,12 @@ describe("cancelPayment", () => {
     expect(await cancelPayment(database().app, paymentId)).toEqual({
       status: "cancelled",
       failureCode: null,
+      changed: true,
     });
     expect(await cancelPayment(database().app, paymentId)).toEqual({
       status: "cancelled",
       failureCode: null,
+      changed: false,
     });
     expect(await applyLedgerEntries(database().app, message)).toMatchObject({
       outcome: "refused",
@@ -221,6 +223,7 @@ describe("cancelPayment", () => {
     expect(await cancelPayment(database().app, paymentId)).toEqual({
       status: "settled",
       failureCode: null,
+      changed: false,
     });
   });
 

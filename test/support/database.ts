@@ -112,6 +112,46 @@ export async function fundedAccount(
   return accountId;
 }
 
+/** A request on a payment under a key of its own, unless said. */
+export function anOperation<Parameters extends object>(
+  paymentId: string,
+  parameters: Parameters,
+): Parameters & {
+  paymentId: string;
+  merchant: string;
+  idempotencyKey: string;
+  requestId: string;
+  fingerprint: string;
+  notAfter: string;
+} {
+  return {
+    paymentId,
+    merchant: "default",
+    idempotencyKey: `op-${randomUUID()}`,
+    requestId: randomUUID(),
+    fingerprint: JSON.stringify({ paymentId, ...parameters }).slice(0, 128),
+    notAfter: new Date(Date.now() + 60_000).toISOString(),
+    ...parameters,
+  };
+}
+
+/** The newest message of this type about a payment, as the broker would carry it. */
+export async function newestMessage(
+  admin: TestDatabase["admin"],
+  { paymentId, type }: { paymentId: string; type: string },
+): Promise<{ messageId: string; type: string; payload: string }> {
+  const [row] = await admin<{ id: string; type: string; payload: string }>(
+    `SELECT id, type, payload::text AS payload
+       FROM remit.outbox
+      WHERE type = $2 AND payload #>> '{data,paymentId}' = $1
+      ORDER BY id DESC
+      LIMIT 1`,
+    [paymentId, type],
+  );
+  if (row === undefined) throw new Error(`payment ${paymentId} has no ${type}`);
+  return { messageId: row.id, type: row.type, payload: row.payload };
+}
+
 /** The payment.created message as the broker would carry it. */
 export async function createdMessage(
   admin: TestDatabase["admin"],

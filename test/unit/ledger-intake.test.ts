@@ -37,9 +37,10 @@ let intake: Intake;
 let started: string[];
 let events: IntakeEvent["kind"][];
 let temporalIsAway: boolean;
+let counted: string[];
 
 beforeEach(() => {
-  [queue, started, events, temporalIsAway] = [new Queue(), [], [], false];
+  [queue, started, counted, events, temporalIsAway] = [new Queue(), [], [], [], false];
   const answer = async (): Promise<void> => {
     await Promise.resolve();
     if (temporalIsAway) throw new Error("away");
@@ -48,7 +49,14 @@ beforeEach(() => {
     receiver: queue,
     startLedgerEntry: async ({ messageId }) => {
       await answer();
+      const isNew = !started.includes(messageId);
       started.push(messageId);
+      return isNew;
+    },
+    countDelivery: async (messageId) => {
+      await Promise.resolve();
+      counted.push(messageId);
+      throw new Error("the database is away");
     },
     probeTemporal: answer,
     report: ({ kind }) => events.push(kind),
@@ -72,6 +80,12 @@ describe("startLedgerIntake", () => {
     await eventually(() => expect(queue.deleted).toHaveLength(25));
     expect(started).toHaveLength(25);
     expect(queue.released).toEqual([]);
+  });
+
+  test("counts each delivery of a message that was decided before, and deletes it though the count gets lost", async () => {
+    queue.waiting = messages(3);
+    await eventually(() => expect(queue.deleted).toHaveLength(3));
+    expect(counted).toHaveLength(2);
   });
 
   test("while Temporal is away it gives back with a pause, receives nothing more, and goes on by itself", async () => {

@@ -13,7 +13,12 @@ const PARAMETERS = parsePaymentRequest({
   amount: "13",
   currency: "EUR",
 });
-const CONTEXT = { requestId: "mine", parameters: PARAMETERS };
+const CONTEXT = {
+  requestId: "mine",
+  merchant: "default",
+  idempotencyKey: "order-1",
+  parameters: { operation: "pay", ...PARAMETERS },
+};
 
 function domainErrorOf(error: unknown): DomainError {
   const mapped = toDomainError(error, CONTEXT);

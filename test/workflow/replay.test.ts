@@ -21,7 +21,7 @@ const request = {
 };
 
 describe("the histories of a real run", () => {
-  test("replay on the code as it is: payment settled, refused, cancelled; ledger entry; relay paused and resumed", async () => {
+  test("replay on the code as it is: payment settled, refused, cancelled; captured, voided, expired; refund; ledger entry; relay paused and resumed", async () => {
     await createAccount(flow().database.app, { ...account, accountId: "alice" });
     await createAccount(flow().database.app, { ...account, accountId: "bob" });
     await flow().startWorker();
@@ -39,11 +39,35 @@ describe("the histories of a real run", () => {
     await flow().client.workflow.getHandle(cancelled.workflowId).cancel();
     await flow().payments.waitForEnd(cancelled, { timeoutMs: 20_000 });
     await relay.executeUpdate("resume", { args: [] });
+    const manual = await Promise.all(
+      ["1h", "1h", "1s"].map(
+        async (expires) =>
+          await flow().payments.pay({ ...request, key: randomUUID(), capture: "manual", expires }),
+      ),
+    );
+    const handles = manual.map(({ paymentId, parameters }) => ({ paymentId, ...parameters }));
+    const [captured, voided] = handles;
+    if (captured === undefined || voided === undefined) throw new Error("no authorization");
+    const part = { key: randomUUID(), amountMinor: "10" };
+    const { captureId } = await flow().payments.capture(captured, part);
+    await flow().payments.waitForCapture(captured, captureId, { timeoutMs: 20_000 });
+    await flow().payments.void(captured, { key: randomUUID() });
+    await flow().payments.void(voided, { key: randomUUID() });
+    for (const answer of manual) {
+      await flow().payments.waitForEnd(answer, { timeoutMs: 20_000 });
+    }
+    const refund = await flow().payments.refund(
+      { paymentId: settled.paymentId, ...settled.parameters },
+      { key: randomUUID(), amountMinor: "5" },
+    );
+    await flow().payments.waitForRefund(refund, { timeoutMs: 20_000 });
     const { messages } = await tracePayment(flow().database.app, settled.paymentId);
     const ids = [
       settled.workflowId,
       workflowIds.payment({ merchant: "default", key: refused.key }),
       cancelled.workflowId,
+      ...manual.map(({ workflowId }) => workflowId),
+      refund.workflowId,
       workflowIds.ledgerEntry(messages[0]?.messageId ?? ""),
       relay.workflowId,
     ];

@@ -1,0 +1,87 @@
+import { applyLedgerEntries } from "../../src/activities/apply-ledger-entries.ts";
+import { recordPayment } from "../../src/activities/record-payment.ts";
+import { createSupervisorActivities } from "../../src/activities/supervise.ts";
+import type { LongRuns } from "../../src/activities/supervise.ts";
+import type { LedgerDecision } from "../../src/workflows/messages.ts";
+import { aPayment, createdMessage, fundedAccount, useDatabase } from "../support/database.ts";
+
+const database = useDatabase();
+
+/** Temporal as the supervisor asks it, with what it was asked. */
+function supervisorOf(runs: LongRuns = { payments: [], refunds: [] }) {
+  const started: string[] = [];
+  const told: [string, LedgerDecision][] = [];
+  const start = async (id: string): Promise<boolean> => await Promise.resolve(started.push(id) > 0);
+  const { startMissing } = createSupervisorActivities({
+    database: database().app,
+    startRelays: async () => await Promise.resolve(1),
+    startPayment: async ({ paymentId }) => await start(paymentId),
+    startRefund: async ({ refundId }) => await start(refundId),
+    startLedgerEntry: async ({ messageId }) => await start(messageId),
+    longRuns: async () => await Promise.resolve(runs),
+    signalDecision: async (workflowId, decision) => {
+      told.push([workflowId, decision]);
+      await Promise.resolve();
+    },
+  });
+  return { startMissing, started, told };
+}
+
+async function made(capture: "automatic" | "manual", ageHours: number): Promise<string> {
+  const manual = capture === "manual" ? { capture, expiresInSeconds: 86_400 } : {};
+  const input = aPayment({ amountMinor: "1", ...manual });
+  await recordPayment(database().app, input);
+  await database().admin(
+    `SET session_replication_role = replica;
+     UPDATE remit.payments SET created_at = now() - interval '${ageHours} hours' WHERE id = '${input.paymentId}';
+     SET session_replication_role = origin`,
+  );
+  return input.paymentId;
+}
+
+beforeAll(async () => {
+  await fundedAccount(database(), "alice", { amountMinor: 100_000n });
+  await fundedAccount(database(), "shop", { kind: "merchant" });
+});
+
+describe("startMissing", () => {
+  test("starts what is late and open, and lets the young ones run", async () => {
+    const [late, young, waiting] = [
+      await made("automatic", 1),
+      await made("automatic", 0),
+      await made("manual", 1),
+    ];
+    const { startMissing, started } = supervisorOf();
+    const summary = await startMissing();
+    expect(started).toEqual(expect.arrayContaining([late, waiting]));
+    expect(started).not.toContain(young);
+    expect(summary).toMatchObject({ openPayments: 2, workflowsStarted: 2, messagesTakenUp: 0 });
+  });
+
+  test("goes on after the authorization where the last run stopped, and begins again at the end", async () => {
+    const before = await made("manual", 1);
+    const after = await made("manual", 1);
+    const { startMissing, started } = supervisorOf();
+    const summary = await startMissing({ after: before });
+    expect(started).toContain(after);
+    expect(started).not.toContain(before);
+    expect(summary.after).toBe("00000000-0000-0000-0000-000000000000");
+  });
+
+  test("tells a workflow that still runs how its payment ended, and one whose payment is open nothing", async () => {
+    const [ended, open] = [aPayment({ amountMinor: "1" }), aPayment({ amountMinor: "1" })];
+    await recordPayment(database().app, ended);
+    await recordPayment(database().app, open);
+    await applyLedgerEntries(
+      database().app,
+      await createdMessage(database().admin, ended.paymentId),
+    );
+    const keyOf = ({ merchant, idempotencyKey: key }: typeof ended) => ({ merchant, key });
+    const runs = { payments: [keyOf(ended), keyOf(open)], refunds: [] };
+    const { startMissing, told } = supervisorOf(runs);
+    expect(await startMissing()).toMatchObject({ runsTold: 1 });
+    expect(told).toEqual([
+      [`payment:default:${ended.idempotencyKey}`, { status: "settled", failureCode: null }],
+    ]);
+  });
+});
