@@ -20,6 +20,8 @@ export interface CallContext {
   readonly idempotencyKey: string;
   /** What was asked for, by the names that the key's first request is remembered under. */
   readonly parameters: RecordedParameters;
+  /** What amounts are in where the parameters don't say. */
+  readonly currency?: string;
 }
 
 /** Turns what Temporal's client throws into a DomainError; the one place that knows its errors. */
@@ -79,22 +81,27 @@ function refusalOf(failure: ApplicationFailure, context: CallContext): DomainErr
 
 function contradiction(
   first: RecordedParameters,
-  { merchant, idempotencyKey, parameters }: CallContext,
+  { merchant, idempotencyKey, parameters, currency }: CallContext,
 ): string {
   const key = `key ${JSON.stringify(idempotencyKey)} of merchant ${merchant}`;
   if ((first["operation"] ?? "pay") !== parameters["operation"]) {
     return `${key} was used before, to ${String(first["operation"] ?? "pay")}: this request is to ${String(parameters["operation"])}`;
   }
-  const words = COMPARED.filter(({ read }) => read(first) !== read(parameters)).map(
+  const words = COMPARED.filter(
+    ({ read }) => read(first, currency) !== read(parameters, currency),
+  ).map(
     ({ name, read }) =>
-      `${name} is ${read(first)} in the first request, ${read(parameters)} in this one`,
+      `${name} is ${read(first, currency)} in the first request, ${read(parameters, currency)} in this one`,
   );
   return words.length === 0
     ? `${key} was used with other parameters`
     : `${key} was used before: ${words.join("; ")}`;
 }
 
-const COMPARED: readonly { name: string; read: (of: RecordedParameters) => string }[] = [
+const COMPARED: readonly {
+  name: string;
+  read: (of: RecordedParameters, currency: string | undefined) => string;
+}[] = [
   { name: "payment", read: ({ paymentId }) => shown(paymentId) },
   { name: "from", read: ({ source }) => shown(source) },
   { name: "to", read: ({ destination }) => shown(destination) },
@@ -107,11 +114,15 @@ const COMPARED: readonly { name: string; read: (of: RecordedParameters) => strin
   { name: "reason", read: ({ reason }) => JSON.stringify(reason ?? "") },
 ];
 
-function amountOf({ amountMinor, currency }: RecordedParameters): string {
+function amountOf(
+  { amountMinor, currency: said }: RecordedParameters,
+  fallback: string | undefined,
+): string {
   if (typeof amountMinor !== "string") return "all that is left";
-  return typeof currency === "string"
-    ? formatMajor(BigInt(amountMinor), currency)
-    : `${amountMinor} minor units`;
+  const currency = typeof said === "string" ? said : fallback;
+  return currency === undefined
+    ? `${amountMinor} minor units`
+    : formatMajor(BigInt(amountMinor), currency);
 }
 
 function shown(value: string | number | boolean | null | undefined): string {

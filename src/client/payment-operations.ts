@@ -207,7 +207,7 @@ interface KeyedCall {
 }
 
 function keyedCall(
-  { paymentId, merchant }: PaymentHandle,
+  { paymentId, merchant, currency }: PaymentHandle,
   idempotencyKey: string,
   {
     operation,
@@ -227,6 +227,7 @@ function keyedCall(
       merchant,
       idempotencyKey,
       parameters: { operation, ...compared },
+      currency,
     },
     notAfter,
     updateId: `${operation}:${fingerprint}`,

@@ -75,8 +75,14 @@ export const INVARIANTS: readonly Invariant[] = [
       UNION ALL
       SELECT format('payment %s is %s and holds nothing', p.id, p.status)
         FROM remit.payments p
-       WHERE p.status IN ('pending', 'authorized')
-         AND NOT EXISTS (SELECT FROM remit.holds h WHERE h.payment_id = p.id AND h.refund_id IS NULL AND h.status = 'open')`,
+       WHERE p.status IN ('pending', 'authorized', 'captured')
+         AND NOT EXISTS (SELECT FROM remit.holds h WHERE h.payment_id = p.id AND h.refund_id IS NULL AND h.status = 'open')
+      UNION ALL
+      SELECT format('refund %s of %s is %s and holds %s on %s', r.id, r.amount, r.status, coalesce(h.remaining, 0), p.destination)
+        FROM remit.refunds r
+        JOIN remit.payments p ON p.id = r.payment_id
+        LEFT JOIN remit.holds h ON h.refund_id = r.id AND h.account_id = p.destination
+       WHERE coalesce(h.remaining, 0) <> CASE r.status WHEN 'pending' THEN r.amount ELSE 0 END`,
   },
   {
     number: 4,
@@ -148,6 +154,20 @@ export const INVARIANTS: readonly Invariant[] = [
                WHEN 'authorized' THEN last.type IN ('payment.authorized', 'payment.captured', 'payment.capture_failed')
                WHEN 'captured' THEN last.type IN ('payment.captured', 'payment.released', 'payment.capture_failed')
                ELSE last.type = 'payment.' || p.status END
+      UNION ALL
+      SELECT format('refund %s is %s, its last event is %s', r.id, r.status, last.type)
+        FROM remit.refunds r
+        JOIN LATERAL (SELECT o.type
+                        FROM remit.outbox o
+                       WHERE o.aggregate_type = 'refund' AND o.aggregate_id = r.id::text
+                       ORDER BY o.aggregate_version DESC
+                       LIMIT 1) last ON true
+       WHERE last.type <> CASE r.status WHEN 'pending' THEN 'refund.created' ELSE 'refund.' || r.status END
+      UNION ALL
+      SELECT format('payment %s is captured and nothing of it is on its way', p.id)
+        FROM remit.payments p
+       WHERE p.status = 'captured'
+         AND NOT EXISTS (SELECT FROM remit.captures c WHERE c.payment_id = p.id AND c.status = 'pending')
       UNION ALL
       SELECT format('payment %s has an event after its end', o.aggregate_id)
         FROM remit.outbox o
@@ -221,11 +241,36 @@ export const INVARIANTS: readonly Invariant[] = [
                GROUP BY t.payment_id) m ON m.payment_id = p.id
        WHERE m.debited IS DISTINCT FROM p.amount OR m.credited IS DISTINCT FROM p.amount OR m.entries <> 2
       UNION ALL
+      SELECT format('%s %s of %s is %s, its ledger transaction moved %s out and %s in', part.kind, part.id, part.amount, part.status,
+                    coalesce(m.debited, 0), coalesce(m.credited, 0))
+        FROM (SELECT 'capture' AS kind, c.id, c.amount, c.status, p.source AS debited, p.destination AS credited
+                FROM remit.captures c
+                JOIN remit.payments p ON p.id = c.payment_id
+               UNION ALL
+              SELECT 'refund', r.id, r.amount, r.status, p.destination, p.source
+                FROM remit.refunds r
+                JOIN remit.payments p ON p.id = r.payment_id) part
+        LEFT JOIN remit.ledger_transactions t ON coalesce(t.capture_id, t.refund_id) = part.id
+        LEFT JOIN LATERAL (SELECT sum(e.amount) FILTER (WHERE e.direction = 'debit' AND e.account_id = part.debited) AS debited,
+                                  sum(e.amount) FILTER (WHERE e.direction = 'credit' AND e.account_id = part.credited) AS credited,
+                                  count(*) AS entries
+                             FROM remit.ledger_entries e
+                            WHERE e.transaction_id = t.id) m ON true
+       WHERE CASE part.status WHEN 'settled' THEN m.debited IS DISTINCT FROM part.amount OR m.credited IS DISTINCT FROM part.amount OR m.entries <> 2
+                              ELSE t.id IS NOT NULL END
+      UNION ALL
       SELECT format('event %s was refused (%s) and its payment %s is still pending', i.message_id, i.error, p.id)
         FROM remit.inbox i
         JOIN remit.outbox o ON o.id = i.message_id
         JOIN remit.payments p ON p.id::text = o.aggregate_id
        WHERE i.consumer = 'ledger' AND i.outcome = 'refused' AND o.type = 'payment.created' AND p.status = 'pending'
+      UNION ALL
+      SELECT format('event %s was refused (%s) and its %s is still pending', i.message_id, i.error, coalesce('refund ' || r.id, 'capture ' || c.id))
+        FROM remit.inbox i
+        JOIN remit.outbox o ON o.id = i.message_id
+        LEFT JOIN remit.refunds r ON o.type = 'refund.created' AND r.id::text = o.aggregate_id AND r.status = 'pending'
+        LEFT JOIN remit.captures c ON o.type = 'payment.captured' AND c.id::text = o.payload #>> '{data,captureId}' AND c.status = 'pending'
+       WHERE i.consumer = 'ledger' AND i.outcome = 'refused' AND (r.id IS NOT NULL OR c.id IS NOT NULL)
       UNION ALL
       SELECT format('ledger transaction %s is a %s without the %s', t.id, t.kind, t.kind)
         FROM remit.ledger_transactions t

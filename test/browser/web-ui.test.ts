@@ -104,7 +104,7 @@ describe("Temporal's Web UI", () => {
     await ui.open("payment:default:order-1");
 
     const history = await ui.history();
-    await ui.picture("payment-history", "wide");
+    await ui.picture("payment-history", "table");
 
     const found = (words: RegExp): number => history.findIndex((row) => words.test(row));
     const steps = [

@@ -14,8 +14,8 @@ export interface WebUi {
   /** The rows of the event history, oldest first, each as one line of what is to be read there. */
   readonly history: () => Promise<string[]>;
   readonly pendingActivities: () => Promise<string>;
-  /** Writes docs/screenshots/<name>.png where `REMIT_UPDATE_DOCS=1`; "wide" shows tables with all that they say. */
-  readonly picture: (name: string, size?: "normal" | "wide") => Promise<void>;
+  /** Writes docs/screenshots/<name>.png where `REMIT_UPDATE_DOCS=1`: the window, or the whole table in it. */
+  readonly picture: (name: string, of?: "window" | "table") => Promise<void>;
   readonly close: () => Promise<void>;
 }
 
@@ -26,7 +26,8 @@ export interface Metadata {
 }
 
 const WINDOW = { width: 1280, height: 800 };
-const WIDE_WINDOW = { width: 1700, height: 1180 };
+/** So large that no row is cut and nothing has to be scrolled. */
+const TABLE_WINDOW = { width: 1700, height: 1300 };
 const SCREENSHOTS_DIR = join(import.meta.dirname, "..", "..", "docs", "screenshots");
 
 /** Opens the workflow list of a namespace. */
@@ -91,13 +92,18 @@ export async function openWebUi(
       await page.getByText("Last Worker Identity").waitFor();
       return (await page.locator("body").innerText()).replaceAll(/\s+/g, " ");
     },
-    async picture(name, size = "normal") {
+    async picture(name, of = "window") {
       if (process.env["REMIT_UPDATE_DOCS"] !== "1") return;
       mkdirSync(SCREENSHOTS_DIR, { recursive: true });
-      await page.setViewportSize(size === "wide" ? WIDE_WINDOW : WINDOW);
+      const path = join(SCREENSHOTS_DIR, `${name}.png`);
       // Away from whatever shows a hint under the pointer.
       await page.mouse.move(1, 1);
-      await page.screenshot({ path: join(SCREENSHOTS_DIR, `${name}.png`) });
+      if (of === "window") {
+        await page.screenshot({ path });
+        return;
+      }
+      await page.setViewportSize(TABLE_WINDOW);
+      await page.getByRole("table").last().screenshot({ path });
       await page.setViewportSize(WINDOW);
     },
     async close() {
