@@ -28,6 +28,8 @@ export interface SupervisionSummary {
   readonly workflowsStarted: number;
   readonly messagesTakenUp: number;
   readonly runsTold: number;
+  /** Not settled in time; marked in Temporal for who looks there. */
+  readonly overdue: number;
   /** For the next run. */
   readonly after: string;
 }
@@ -40,6 +42,8 @@ export interface SupervisionDependencies {
   readonly startPayment: (payment: RecordedPayment) => Promise<boolean>;
   /** The same of a refund. */
   readonly startRefund: (refund: RecordedRefund) => Promise<boolean>;
+  /** Marks the payment's run as overdue; once a run, however often it is called. */
+  readonly markOverdue: (payment: RecordedPayment) => Promise<void>;
   /** Starts the booking of a message whose delivery, or whose workflow, was lost; harmless where it still comes. */
   readonly startLedgerEntry: (message: LostMessage) => Promise<boolean>;
   /** Keys of the short workflows that have run for longer than they should. */
@@ -58,6 +62,8 @@ export interface SupervisorActivities {
 
 /** Below this age a payment is on its normal way, and a look at Temporal for each would be load for nothing. */
 const LATE_AFTER_SECONDS = 30;
+/** Minutes after all that normally can hold a payment up (leases, restarts, backoff) are over. */
+const OVERDUE_AFTER_SECONDS = 300;
 const PAGE_ROWS = 200;
 /** A run looks at so many pages of each kind; the next one goes on. */
 const PAGES_MAX = 25;
@@ -71,7 +77,7 @@ export function createSupervisorActivities(
   return {
     async startMissing({ after = FIRST_ID } = {}) {
       const relays = await startRelays();
-      const tally = { workflowsStarted: 0, messagesTakenUp: 0 };
+      const tally = { workflowsStarted: 0, messagesTakenUp: 0, overdue: 0 };
       const takeUp = async <Recorded>(
         late: readonly Late<Recorded>[],
         start: (recorded: Recorded) => Promise<boolean>,
@@ -84,8 +90,15 @@ export function createSupervisorActivities(
       };
       const payments = async (due: boolean, from: string): Promise<Walk> =>
         await walk(from, async (page) => {
-          const late = await latePayments(database, { ...page, due });
+          const late = await latePayments(database, {
+            ...page,
+            due,
+            overdueAfterSeconds: OVERDUE_AFTER_SECONDS,
+          });
           await takeUp(late, startPayment);
+          const overdue = late.filter(({ isOverdue }) => isOverdue);
+          for (const { recorded } of overdue) await dependencies.markOverdue(recorded);
+          tally.overdue += overdue.length;
           return late.map(({ recorded }) => recorded.paymentId);
         });
       const due = await payments(true, FIRST_ID);

@@ -90,8 +90,16 @@ function requestOf(options: PayOptions): PaymentRequest {
   const { from = "", to = "", currency = "", key = "" } = options;
   const { amount, amountMinor, merchant, description, capture, expires } = options;
   const request = {
-    ...{ key, merchant, from, to, amount, amountMinor, currency, description },
-    ...{ capture, expires },
+    key,
+    merchant,
+    from,
+    to,
+    amount,
+    amountMinor,
+    currency,
+    description,
+    capture,
+    expires,
   };
   // Before any connection: what is wrong by its shape must leave nothing behind, whatever runs or doesn't.
   parsePaymentRequest(request);

@@ -9,11 +9,18 @@ import { workflowIds } from "../domain/ids.ts";
 import { formatMajor } from "../domain/money.ts";
 import type { PaymentStatus } from "../domain/payment.ts";
 
+/** A payment with what PostgreSQL alone knows. */
+export interface CurrentPayment extends PaymentDocument {
+  readonly createdAt: Date;
+  readonly settledAt: Date | null;
+  readonly expiresAt: Date | null;
+}
+
 /** A payment as PostgreSQL has it now. */
 export function documentOfView(
   view: PaymentView,
   { replayed, urlOf }: { replayed: boolean; urlOf: (workflowId: string) => string | null },
-): PaymentDocument & { createdAt: Date; settledAt: Date | null; expiresAt: Date | null } {
+): CurrentPayment {
   const { merchant, idempotencyKey, currency } = view;
   const workflowId = workflowIds.payment({ merchant, key: idempotencyKey });
   return {
@@ -43,7 +50,10 @@ export function documentOfView(
 }
 
 /** The same on these settings' Web UI, for who has only looked. */
-export function currentDocument(view: PaymentView, { temporal: { namespace, uiUrl } }: Settings) {
+export function currentDocument(
+  view: PaymentView,
+  { temporal: { namespace, uiUrl } }: Settings,
+): CurrentPayment {
   return documentOfView(view, {
     replayed: false,
     urlOf: (workflowId) => workflowUrlOf(workflowId, { uiUrl, namespace }),

@@ -131,9 +131,24 @@ async function accept(client: Client, input: PaymentInput): Promise<PaymentRecei
   });
 }
 
-function contextOf(input: PaymentParameters & { requestId: string }): CallContext {
-  const { requestId, merchant, idempotencyKey } = input;
-  return { requestId, merchant, idempotencyKey, parameters: { operation: "pay", ...input } };
+function contextOf(of: PaymentParameters & { requestId: string }): CallContext {
+  const { requestId, merchant, idempotencyKey, source, destination, amountMinor } = of;
+  const { currency, capture, description, expiresInSeconds } = of;
+  return {
+    requestId,
+    merchant,
+    idempotencyKey,
+    parameters: {
+      operation: "pay",
+      source,
+      destination,
+      amountMinor,
+      currency,
+      capture,
+      description,
+      ...(expiresInSeconds === undefined ? {} : { expiresInSeconds }),
+    },
+  };
 }
 
 async function waitForEnd(

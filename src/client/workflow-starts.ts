@@ -4,6 +4,7 @@ import type { Workflow } from "@temporalio/common";
 import { workflowIds } from "../domain/ids.ts";
 import { formatMajor } from "../domain/money.ts";
 import type { CaptureMode } from "../domain/payment.ts";
+import { asMarkdownText } from "../domain/text.ts";
 import { SEARCH_KEYS, TASK_QUEUES, WORKFLOW_TYPES } from "../workflows/messages.ts";
 import type {
   PaymentEnd,
@@ -50,9 +51,9 @@ export function paymentStart(input: PaymentInput): StartOptions<PaymentWorkflow>
     ]),
     staticSummary: `${amount} ${source} → ${destination}`,
     staticDetails: [
-      `**${amount}** from \`${source}\` to \`${destination}\`, capture ${input.capture}`,
-      `key \`${idempotencyKey}\` of merchant \`${merchant}\``,
-      ...(description === null ? [] : [description]),
+      `**${amount}** from \`${source}\` to \`${destination}\`, captured ${input.capture === "manual" ? "later" : "at once"}`,
+      `key ${asMarkdownText(idempotencyKey)} of merchant \`${merchant}\``,
+      ...(description === null ? [] : [asMarkdownText(description)]),
     ].join("\n\n"),
   };
 }
@@ -103,7 +104,7 @@ export function refundStart(
       { key: SEARCH_KEYS.currency, value: currency },
     ]),
     staticSummary: `refund of ${amount}, payment ${paymentId}`,
-    ...(reason === null ? {} : { staticDetails: reason }),
+    ...(reason === null ? {} : { staticDetails: asMarkdownText(reason) }),
   };
 }
 

@@ -41,6 +41,11 @@ export interface Late<Recorded> {
   readonly lost: readonly LostMessage[];
 }
 
+/** A payment that is late; overdue where it has stood still for longer than a person should have to find out by himself. */
+export interface LatePayment extends Late<RecordedPayment> {
+  readonly isOverdue: boolean;
+}
+
 export interface LatePage {
   readonly olderThanSeconds: number;
   /** Only ids after this one. */
@@ -65,12 +70,20 @@ const LOST_MESSAGES = `coalesce(jsonb_agg(jsonb_build_object('messageId', o.id, 
  */
 export async function latePayments(
   tx: Tx,
-  { olderThanSeconds, after, limit, due }: LatePage & { due: boolean },
-): Promise<Late<RecordedPayment>[]> {
-  const rows = await tx.run<RecordedRow & Pick<Late<RecordedPayment>, "lost">>(
+  {
+    olderThanSeconds,
+    after,
+    limit,
+    due,
+    overdueAfterSeconds,
+  }: LatePage & { due: boolean; overdueAfterSeconds: number },
+): Promise<LatePayment[]> {
+  const rows = await tx.run<RecordedRow & Pick<LatePayment, "lost" | "isOverdue">>(
     {
       name: "late_payments",
-      text: `SELECT ${RECORDED_PAYMENT}, events.lost
+      text: `SELECT ${RECORDED_PAYMENT}, events.lost,
+                    (p.status <> 'authorized' OR p.expires_at < clock_timestamp())
+                    AND p.updated_at < clock_timestamp() - $5 * interval '1 second' AS "isOverdue"
                FROM remit.payments p
                JOIN remit.idempotency_keys k ON k.merchant = p.merchant AND k.key = p.idempotency_key
               CROSS JOIN LATERAL (
@@ -85,9 +98,13 @@ export async function latePayments(
               ORDER BY p.id
               LIMIT $3`,
     },
-    [olderThanSeconds, after, limit, due],
+    [olderThanSeconds, after, limit, due, overdueAfterSeconds],
   );
-  return rows.map(({ lost, ...row }) => ({ recorded: toRecorded(row), lost }));
+  return rows.map(({ lost, isOverdue, ...row }) => ({
+    recorded: toRecorded(row),
+    lost,
+    isOverdue,
+  }));
 }
 
 /** The same of refunds. */

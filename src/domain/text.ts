@@ -26,3 +26,8 @@ export function assertText(value: string, path: string): void {
     );
   }
 }
+
+/** A caller's text as the Web UI shows it literally: summaries and details are Markdown, and a link or a bold word in them would pass for ours. */
+export function asMarkdownText(text: string): string {
+  return text.trim().replaceAll(/[\\`*_{}[\]()<>#+\-.!|~&]/g, "\\$&");
+}

@@ -4,7 +4,7 @@ import type { LongRuns } from "../activities/supervise.ts";
 import type { Key, RecordedPayment, RecordedRefund } from "../database/supervision-queries.ts";
 import { keyOfWorkflowId, workflowIds } from "../domain/ids.ts";
 import type { IncomingMessage } from "../messaging/envelope.ts";
-import { SEARCH_KEYS, TASK_QUEUES, WORKFLOW_TYPES } from "../workflows/messages.ts";
+import { SEARCH_KEYS, TASK_QUEUES, WORKFLOW_TYPES, overdueUpdate } from "../workflows/messages.ts";
 import type { LedgerDecision, PaymentInput, RefundInput } from "../workflows/messages.ts";
 
 /** What the worker asks of Temporal: starts that a second call can't double, and hints. */
@@ -17,6 +17,7 @@ export interface TemporalStarts {
   /** Whether it had to be started: false where it runs. */
   readonly startPayment: (payment: RecordedPayment) => Promise<boolean>;
   readonly startRefund: (refund: RecordedRefund) => Promise<boolean>;
+  readonly markOverdue: (payment: RecordedPayment) => Promise<void>;
   /** The short workflows that have run for longer; visibility is eventually consistent, so a run may come late. */
   readonly longRuns: (input: { olderThanSeconds: number }) => Promise<LongRuns>;
 }
@@ -65,6 +66,7 @@ export function createTemporalStarts(client: Client): TemporalStarts {
     },
     startPayment: async (payment) => await bounded(async () => await adoptPayment(client, payment)),
     startRefund: async (refund) => await bounded(async () => await adoptRefund(client, refund)),
+    markOverdue: async (payment) => await bounded(async () => await markOverdue(client, payment)),
     longRuns: async (input) => await bounded(async () => await longRuns(client, input)),
   };
 }
@@ -120,6 +122,20 @@ async function adoptPayment(client: Client, payment: RecordedPayment): Promise<b
         },
       ),
   );
+}
+
+/** A fixed update id: Temporal answers a second call of one run from what it has stored, without a new event. */
+async function markOverdue(
+  client: Client,
+  { merchant, idempotencyKey: key }: RecordedPayment,
+): Promise<void> {
+  const handle = client.workflow.getHandle(workflowIds.payment({ merchant, key }));
+  try {
+    await handle.startUpdate(overdueUpdate, { updateId: "overdue", waitForStage: "ACCEPTED" });
+  } catch (error) {
+    // It has ended in the meantime.
+    if (!(error instanceof WorkflowNotFoundError)) throw error;
+  }
 }
 
 async function adoptRefund(client: Client, refund: RecordedRefund): Promise<boolean> {

@@ -117,6 +117,6 @@ function sentence({
   expiresAt: string | undefined;
 }): string {
   return status === "authorized"
-    ? `**Authorized** as \`${paymentId}\`: the amount is held until it is captured or voided, or expires at ${expiresAt}.`
+    ? `**Authorized** as \`${paymentId}\`: the amount is held until it is captured or voided, or expires at ${expiresAt?.slice(0, 16).replace("T", " ")} UTC.`
     : `**Captured**: payment \`${paymentId}\`, what was captured is on the way to the ledger.`;
 }

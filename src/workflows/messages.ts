@@ -183,6 +183,9 @@ export interface CancelReceipt {
 }
 export const cancelUpdate = defineUpdate<CancelReceipt, []>("cancel");
 
+/** Asked by the supervisor under one fixed update id, so once a run: the payment isn't settled in time. */
+export const overdueUpdate = defineUpdate<null, []>("overdue");
+
 /** A hint that the ledger has decided; the books are right without it. */
 export interface LedgerDecision {
   /** Of the payment, or of the refund where its workflow is told. */

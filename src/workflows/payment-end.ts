@@ -2,6 +2,7 @@ import {
   ApplicationFailure,
   setCurrentDetails,
   upsertSearchAttributes,
+  workflowInfo,
 } from "@temporalio/workflow";
 import type { PaymentStanding } from "../activities/cancel-payment.ts";
 import { SEARCH_KEYS } from "./messages.ts";
@@ -17,11 +18,13 @@ export async function standingOf(paymentId: string): Promise<PaymentStanding> {
 
 /** Says in the Web UI how a payment ended, and answers so. */
 export function endOf(paymentId: string, { status, failureCode }: PaymentStanding): PaymentEnd {
-  setCurrentDetails(
-    failureCode === null
-      ? `**${status}**: payment \`${paymentId}\`.`
-      : `**${status}**: payment \`${paymentId}\` (\`${failureCode}\`). The hold was released.`,
-  );
-  if (status !== "settled") upsertSearchAttributes([{ key: SEARCH_KEYS.status, value: status }]);
+  const word = `**${status.charAt(0).toUpperCase()}${status.slice(1)}**`;
+  const meaning = status === "settled" ? "the ledger has booked" : "the hold was released of";
+  const why = failureCode === null ? "" : ` (\`${failureCode}\`)`;
+  setCurrentDetails(`${word}: ${meaning} payment \`${paymentId}\`${why}.`);
+  const wasMarked = workflowInfo().typedSearchAttributes.get(SEARCH_KEYS.status) !== undefined;
+  if (status !== "settled" || wasMarked) {
+    upsertSearchAttributes([{ key: SEARCH_KEYS.status, value: status }]);
+  }
   return { paymentId, status, failureCode };
 }

@@ -1,4 +1,4 @@
-import { setHandler } from "@temporalio/workflow";
+import { setCurrentDetails, setHandler, upsertSearchAttributes } from "@temporalio/workflow";
 import type { CancelledPayment, PaymentStanding } from "../activities/cancel-payment.ts";
 import type { CapturePaymentInput } from "../activities/capture-payment.ts";
 import type { VoidPaymentInput } from "../activities/end-authorization.ts";
@@ -7,7 +7,14 @@ import { PAYMENT_STATUSES } from "../domain/payment.ts";
 import { refused } from "./acceptance.ts";
 import type { Acceptance } from "./acceptance.ts";
 import { databaseStep } from "./database-step.ts";
-import { cancelUpdate, captureUpdate, ledgerDecisionSignal, voidUpdate } from "./messages.ts";
+import {
+  SEARCH_KEYS,
+  cancelUpdate,
+  captureUpdate,
+  ledgerDecisionSignal,
+  overdueUpdate,
+  voidUpdate,
+} from "./messages.ts";
 import type {
   CaptureReceipt,
   LedgerDecision,
@@ -57,6 +64,17 @@ export function handleOperations(
     {
       description: "The ledger has booked or refused; a hint, PostgreSQL holds the decision",
     },
+  );
+  setHandler(
+    overdueUpdate,
+    () => {
+      setCurrentDetails(
+        "**Overdue**: it should be settled by now. `remit payment explain` says what it waits for.",
+      );
+      upsertSearchAttributes([{ key: SEARCH_KEYS.status, value: "overdue" }]);
+      return null;
+    },
+    { description: "Marks the payment as overdue, to be found by RemitStatus" },
   );
   setHandler(
     captureUpdate,

@@ -1,6 +1,7 @@
 import { CancellationScope, setCurrentDetails, upsertSearchAttributes } from "@temporalio/workflow";
 import type { RecordPaymentResult } from "../activities/record-payment.ts";
 import type { TakenUpPayment } from "../activities/take-up-payment.ts";
+import { asMarkdownText } from "../domain/text.ts";
 import type { Acceptance, FirstRequest } from "./acceptance.ts";
 import { databaseStep } from "./database-step.ts";
 import { SEARCH_KEYS } from "./messages.ts";
@@ -49,7 +50,11 @@ async function record(
     return refusedStart("outcome_unknown");
   }
   if ("receipt" in result) throw new Error("a receipt is no refusal");
-  setCurrentDetails(`**Refused**: ${result.message} (\`${result.code}\`). No money moved.`);
+  setCurrentDetails(
+    result.outcome === "contradictory"
+      ? "This request changed nothing: its key was used before, and what was decided about that first request stands. See the earlier run of this workflow id."
+      : `**Refused**: ${asMarkdownText(result.message)} (\`${result.code}\`). No money moved.`,
+  );
   upsertSearchAttributes([{ key: SEARCH_KEYS.status, value: "refused" }]);
   return refusedStart(result.code);
 }

@@ -57,8 +57,11 @@ async function pay(
   ...more: string[]
 ): Promise<Record<string, unknown>> {
   const words = ["pay", "--from", "alice", "--to", "shop", "--amount", amount, "--currency", "EUR"];
-  return await remit(...words, "--key", key, "--description", "two coffees", "--wait", ...more);
+  return await remit(...words, "--key", key, "--description", DESCRIPTION, "--wait", ...more);
 }
+
+/** Whoever pays could otherwise put a link or a bold word of his own into what an operator reads. */
+const DESCRIPTION = "two **coffees** [each](http://127.0.0.1:9/x)";
 
 async function remit(...words: string[]): Promise<Record<string, unknown>> {
   const child = spawn(process.execPath, [REMIT, ...words, "--json", "--data-dir", dataDir], {
@@ -89,7 +92,7 @@ describe("Temporal's Web UI", () => {
 
     expect(summary).toBe("12.50 EUR alice → shop");
     expect(details).toMatch(/^12\.50 EUR from alice to shop, .*key order-1 .*merchant default/i);
-    expect(details).toContain("two coffees");
+    expect(details).toContain(DESCRIPTION);
     expect(currentDetails).toMatch(/^settled\b.*\.$/i);
     expect(currentDetails).toContain(paymentId);
     expect(await ui.searchAttributes()).toMatchObject({

@@ -11,12 +11,17 @@ const database = useDatabase();
 function supervisorOf(runs: LongRuns = { payments: [], refunds: [] }) {
   const started: string[] = [];
   const told: [string, LedgerDecision][] = [];
+  const overdue: string[] = [];
   const start = async (id: string): Promise<boolean> => await Promise.resolve(started.push(id) > 0);
   const { startMissing } = createSupervisorActivities({
     database: database().app,
     startRelays: async () => await Promise.resolve(1),
     startPayment: async ({ paymentId }) => await start(paymentId),
     startRefund: async ({ refundId }) => await start(refundId),
+    markOverdue: async ({ paymentId }) => {
+      overdue.push(paymentId);
+      await Promise.resolve();
+    },
     startLedgerEntry: async ({ messageId }) => await start(messageId),
     longRuns: async () => await Promise.resolve(runs),
     signalDecision: async (workflowId, decision) => {
@@ -24,7 +29,7 @@ function supervisorOf(runs: LongRuns = { payments: [], refunds: [] }) {
       await Promise.resolve();
     },
   });
-  return { startMissing, started, told };
+  return { startMissing, started, told, overdue };
 }
 
 async function made(capture: "automatic" | "manual", ageHours: number): Promise<string> {
@@ -33,7 +38,7 @@ async function made(capture: "automatic" | "manual", ageHours: number): Promise<
   await recordPayment(database().app, input);
   await database().admin(
     `SET session_replication_role = replica;
-     UPDATE remit.payments SET created_at = now() - interval '${ageHours} hours' WHERE id = '${input.paymentId}';
+     UPDATE remit.payments SET created_at = now() - interval '${ageHours} hours', updated_at = now() - interval '${ageHours} hours' WHERE id = '${input.paymentId}';
      SET session_replication_role = origin`,
   );
   return input.paymentId;
@@ -51,8 +56,9 @@ describe("startMissing", () => {
       await made("automatic", 0),
       await made("manual", 1),
     ];
-    const { startMissing, started } = supervisorOf();
+    const { startMissing, started, overdue } = supervisorOf();
     const summary = await startMissing();
+    expect(overdue).toEqual([late]);
     expect(started).toEqual(expect.arrayContaining([late, waiting]));
     expect(started).not.toContain(young);
     expect(summary).toMatchObject({ openPayments: 2, workflowsStarted: 2, messagesTakenUp: 0 });

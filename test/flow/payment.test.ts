@@ -225,7 +225,7 @@ describe("a payment", () => {
     await admin(
       `SET session_replication_role = replica;
        UPDATE remit.outbox SET status = 'PUBLISHED', broker_message_id = 'lost', published_at = now() - interval '1 hour' WHERE aggregate_id = '${answer.paymentId}';
-       UPDATE remit.payments SET created_at = now() - interval '1 hour' WHERE id = '${answer.paymentId}';
+       UPDATE remit.payments SET created_at = now() - interval '1 hour', updated_at = now() - interval '1 hour' WHERE id = '${answer.paymentId}';
        SET session_replication_role = origin`,
     );
     const supervision = await flow().client.workflow.execute("supervisor", {
@@ -234,7 +234,7 @@ describe("a payment", () => {
       args: [],
     });
     await relay.executeUpdate("resume", { args: [] });
-    expect(supervision).toMatchObject({ openPayments: 1, messagesTakenUp: 1 });
+    expect(supervision).toMatchObject({ openPayments: 1, messagesTakenUp: 1, overdue: 1 });
     expect(await flow().payments.waitForEnd(answer, END)).toMatchObject({ status: "settled" });
     expect((await tracePayment(app, answer.paymentId)).transactions).toHaveLength(1);
   });

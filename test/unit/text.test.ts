@@ -1,4 +1,4 @@
-import { assertText, DESCRIPTION_CHARACTERS_MAX } from "../../src/domain/text.ts";
+import { asMarkdownText, assertText, DESCRIPTION_CHARACTERS_MAX } from "../../src/domain/text.ts";
 
 describe("assertText", () => {
   test.each(["", "Zürich ☕ 🎉", "tab\tline\r\n", "x".repeat(DESCRIPTION_CHARACTERS_MAX)])(
@@ -13,5 +13,11 @@ describe("assertText", () => {
     (text) => {
       expect(() => assertText(text, "description")).toThrow(/description: /);
     },
+  );
+});
+
+test("a caller's text is shown literally where Markdown is rendered", () => {
+  expect(asMarkdownText(" two [coffees](http://x) **settled** <b> `k` ")).toBe(
+    "two \\[coffees\\]\\(http://x\\) \\*\\*settled\\*\\* \\<b\\> \\`k\\`",
   );
 });
