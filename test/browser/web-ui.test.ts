@@ -57,11 +57,8 @@ async function pay(
   ...more: string[]
 ): Promise<Record<string, unknown>> {
   const words = ["pay", "--from", "alice", "--to", "shop", "--amount", amount, "--currency", "EUR"];
-  return await remit(...words, "--key", key, "--description", DESCRIPTION, "--wait", ...more);
+  return await remit(...words, "--key", key, "--description", "two coffees", "--wait", ...more);
 }
-
-/** Whoever pays could otherwise put a link or a bold word of his own into what an operator reads. */
-const DESCRIPTION = "two **coffees** [each](http://127.0.0.1:9/x)";
 
 async function remit(...words: string[]): Promise<Record<string, unknown>> {
   const child = spawn(process.execPath, [REMIT, ...words, "--json", "--data-dir", dataDir], {
@@ -92,7 +89,7 @@ describe("Temporal's Web UI", () => {
 
     expect(summary).toBe("12.50 EUR alice → shop");
     expect(details).toMatch(/^12\.50 EUR from alice to shop, .*key order-1 .*merchant default/i);
-    expect(details).toContain(DESCRIPTION);
+    expect(details).toContain("two coffees");
     expect(currentDetails).toMatch(/^settled\b.*\.$/i);
     expect(currentDetails).toContain(paymentId);
     expect(await ui.searchAttributes()).toMatchObject({
@@ -138,13 +135,17 @@ describe("Temporal's Web UI", () => {
   });
 
   test("says of an authorization until when its money is held, and what its timer waits for", async () => {
-    const payment = await pay("rent-1", "40.00", "--capture", "manual", "--expires", "7d");
+    // Whoever pays could otherwise put a bold word or a link of his own into what an operator reads.
+    const forged = "**Settled** [rent](http://127.0.0.1:9/x) <b>now</b>";
+    const terms = ["--capture", "manual", "--expires", "7d", "--description", forged];
+    const payment = await pay("rent-1", "40.00", ...terms);
     const id = String(payment["paymentId"]);
 
     await ui.search(`RemitPaymentId = "${id}"`);
     await ui.open("payment:default:rent-1");
-    const { summary, currentDetails } = await ui.metadata();
+    const { summary, details, currentDetails } = await ui.metadata();
 
+    expect(details).toContain(forged);
     expect(summary).toBe("40.00 EUR alice → shop");
     expect(currentDetails).toMatch(
       new RegExp(
