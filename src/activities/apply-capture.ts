@@ -1,13 +1,14 @@
 import { v7 as uuidv7 } from "uuid";
 import type { Tx } from "../database/database.ts";
-import { postTransfer, refuseMessage } from "../database/ledger-queries.ts";
-import { changePayment, endCapture, readCaptures } from "../database/operation-queries.ts";
+import { refuseMessage } from "../database/ledger-queries.ts";
+import { postTransfer } from "../database/posting-queries.ts";
+import { readCaptures } from "../database/operation-queries.ts";
+import { changePayment, endCapture } from "../database/change-queries.ts";
 import { refuseBooking } from "../domain/decisions.ts";
 import { newEvent } from "../domain/events.ts";
 import type { OutboxEvent } from "../domain/events.ts";
 import type { PaymentStatus } from "../domain/payment.ts";
-import type { AppliedMessage } from "./apply-ledger-entries.ts";
-import type { DuePart } from "./due-booking.ts";
+import type { AppliedMessage, DuePart } from "./due-booking.ts";
 import { eventData } from "./event-data.ts";
 
 /** Books a capture, or gives it back where the ledger refuses it; the last one of a payment settles it. */

@@ -2,40 +2,16 @@ import { v7 as uuidv7 } from "uuid";
 import { inTransaction } from "../database/database.ts";
 import type { Database, Tx } from "../database/database.ts";
 import { violatedConstraint } from "../database/database-error.ts";
-import {
-  bookPayment,
-  readBooking,
-  receiveMessage,
-  refuseMessage,
-} from "../database/ledger-queries.ts";
+import { readBooking, receiveMessage, refuseMessage } from "../database/ledger-queries.ts";
+import { bookPayment } from "../database/posting-queries.ts";
 import type { Message, MessageClaim } from "../database/ledger-queries.ts";
-import { changePayment } from "../database/operation-queries.ts";
+import { changePayment } from "../database/change-queries.ts";
 import { refuseBooking } from "../domain/decisions.ts";
 import { ledgerMessage, newEvent } from "../domain/events.ts";
-import type { PartStatus, PaymentStatus } from "../domain/payment.ts";
-import type { LedgerEntryEnd } from "../workflows/messages.ts";
 import { applyCapture } from "./apply-capture.ts";
 import { applyRefund } from "./apply-refund.ts";
-import type { Due } from "./due-booking.ts";
+import type { AppliedMessage, Due } from "./due-booking.ts";
 import { eventData } from "./event-data.ts";
-
-/** The decision about a message and how its payment stands, for the hint to the workflow that waits for it. */
-export interface AppliedMessage extends LedgerEntryEnd {
-  readonly payment: {
-    readonly merchant: string;
-    readonly idempotencyKey: string;
-    readonly status: PaymentStatus;
-    readonly failureCode: string | null;
-  } | null;
-  readonly captureId?: string;
-  /** Of a refund: its own key and end. */
-  readonly refund?: {
-    readonly merchant: string;
-    readonly idempotencyKey: string;
-    readonly status: PartStatus;
-    readonly failureCode: string | null;
-  };
-}
 
 /** An account may close between the decision and the posting: the second look then refuses. Twice can't be by chance. */
 const DECISIONS_MAX = 2;

@@ -1,11 +1,11 @@
 import { v7 as uuidv7 } from "uuid";
 import type { Tx } from "../database/database.ts";
-import { postTransfer, refuseMessage } from "../database/ledger-queries.ts";
-import { endRefund } from "../database/operation-queries.ts";
+import { refuseMessage } from "../database/ledger-queries.ts";
+import { postTransfer } from "../database/posting-queries.ts";
+import { endRefund } from "../database/change-queries.ts";
 import { refuseBooking } from "../domain/decisions.ts";
 import { newEvent } from "../domain/events.ts";
-import type { AppliedMessage } from "./apply-ledger-entries.ts";
-import type { DuePart } from "./due-booking.ts";
+import type { AppliedMessage, DuePart } from "./due-booking.ts";
 
 /** Books a refund from the payment's destination to its source, or gives the reserved amount back where the ledger refuses it. */
 export async function applyRefund(tx: Tx, due: DuePart): Promise<AppliedMessage> {

@@ -2,17 +2,12 @@ import { v7 as uuidv7 } from "uuid";
 import { inTransaction } from "../database/database.ts";
 import type { Database } from "../database/database.ts";
 import { lockPayment } from "../database/ledger-queries.ts";
-import { changePayment, readCaptures } from "../database/operation-queries.ts";
+import { readCaptures } from "../database/operation-queries.ts";
+import { changePayment } from "../database/change-queries.ts";
 import { newEvent } from "../domain/events.ts";
-import type { PaymentStatus } from "../domain/payment.ts";
+import type { PaymentStanding } from "../workflows/messages.ts";
 import { giveBack } from "./end-authorization.ts";
 import { eventData } from "./event-data.ts";
-
-/** How a payment stands in PostgreSQL. */
-export interface PaymentStanding {
-  readonly status: PaymentStatus;
-  readonly failureCode: string | null;
-}
 
 /** How a payment stands after a cancel was tried: `changed` where this call ended it, else the end that came before. */
 export interface CancelledPayment extends PaymentStanding {

@@ -1,6 +1,7 @@
 import { v7 as uuidv7 } from "uuid";
 import type { Database, Tx } from "../database/database.ts";
-import { changePayment, insertCapture, readCaptures } from "../database/operation-queries.ts";
+import { readCaptures } from "../database/operation-queries.ts";
+import { changePayment, insertCapture } from "../database/change-queries.ts";
 import type { PaymentState, Refusal } from "../domain/decisions.ts";
 import { newEvent } from "../domain/events.ts";
 import { decideCapture } from "../domain/operation-decisions.ts";

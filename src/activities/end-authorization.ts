@@ -2,15 +2,20 @@ import { v7 as uuidv7 } from "uuid";
 import { inTransaction } from "../database/database.ts";
 import type { Database, Tx } from "../database/database.ts";
 import { lockPayment } from "../database/ledger-queries.ts";
-import { changePayment, readCaptures } from "../database/operation-queries.ts";
+import { readCaptures } from "../database/operation-queries.ts";
+import { changePayment } from "../database/change-queries.ts";
 import type { PaymentState } from "../domain/decisions.ts";
 import { newEvent } from "../domain/events.ts";
 import type { OutboxEvent } from "../domain/events.ts";
 import { endAuthorization, refuseVoid } from "../domain/operation-decisions.ts";
 import type { CaptureState, Remainder } from "../domain/operation-decisions.ts";
 import type { PaymentStatus } from "../domain/payment.ts";
-import type { KeyedRequest, RecordResult, VoidReceipt } from "../workflows/messages.ts";
-import type { PaymentStanding } from "./cancel-payment.ts";
+import type {
+  KeyedRequest,
+  RecordResult,
+  VoidReceipt,
+  PaymentStanding,
+} from "../workflows/messages.ts";
 import { decideOnce, refuseMalformedOperation } from "./decide-once.ts";
 import { eventData } from "./event-data.ts";
 

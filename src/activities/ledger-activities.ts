@@ -4,7 +4,7 @@ import { workflowIds } from "../domain/ids.ts";
 import { isTerminal } from "../domain/payment.ts";
 import type { LedgerDecision, LedgerEntryEnd, LedgerEntryInput } from "../workflows/messages.ts";
 import { applyLedgerEntries } from "./apply-ledger-entries.ts";
-import type { AppliedMessage } from "./apply-ledger-entries.ts";
+import type { AppliedMessage } from "./due-booking.ts";
 
 export interface LedgerActivities {
   readonly applyLedgerEntries: (input: LedgerEntryInput) => Promise<LedgerEntryEnd>;

@@ -9,9 +9,10 @@ import type {
   RefundInput,
   RefundReceipt,
   VoidReceipt,
+  PaymentStanding,
 } from "../workflows/messages.ts";
 import { cancelPayment } from "./cancel-payment.ts";
-import type { CancelledPayment, PaymentStanding } from "./cancel-payment.ts";
+import type { CancelledPayment } from "./cancel-payment.ts";
 import { capturePayment } from "./capture-payment.ts";
 import type { CapturePaymentInput } from "./capture-payment.ts";
 import { expirePayment, voidPayment } from "./end-authorization.ts";

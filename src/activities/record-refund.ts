@@ -1,6 +1,7 @@
 import { v7 as uuidv7 } from "uuid";
 import type { Database, Tx } from "../database/database.ts";
-import { insertRefund, readCaptures } from "../database/operation-queries.ts";
+import { readCaptures } from "../database/operation-queries.ts";
+import { insertRefund } from "../database/change-queries.ts";
 import { lockAccount, readAccount } from "../database/record-queries.ts";
 import type { PaymentState, Refusal } from "../domain/decisions.ts";
 import { DomainError } from "../domain/errors.ts";

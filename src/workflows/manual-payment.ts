@@ -7,12 +7,17 @@ import {
   setHandler,
   sleep,
 } from "@temporalio/workflow";
-import type { PaymentStanding } from "../activities/cancel-payment.ts";
 import { isTerminal } from "../domain/payment.ts";
 import { createAcceptance } from "./acceptance.ts";
 import { databaseStep } from "./database-step.ts";
 import { acceptUpdate, captureEndUpdate } from "./messages.ts";
-import type { PaymentEnd, PaymentInput, PaymentReceipt, PaymentReference } from "./messages.ts";
+import type {
+  PaymentEnd,
+  PaymentInput,
+  PaymentReceipt,
+  PaymentReference,
+  PaymentStanding,
+} from "./messages.ts";
 import { endOf, standingOf } from "./payment-end.ts";
 import { cancelPayment, handleOperations } from "./payment-operations.ts";
 import { startPayment } from "./payment-start.ts";

@@ -137,6 +137,12 @@ export type RecordResult<Receipt> =
   | ({ readonly outcome: "refused" | "contradictory" | "malformed" } & RefusalDetails)
   | { readonly outcome: "expired" };
 
+/** How a payment stands in PostgreSQL. */
+export interface PaymentStanding {
+  readonly status: PaymentStatus;
+  readonly failureCode: string | null;
+}
+
 /** How a payment ended; the result of the `payment` workflow. */
 export interface PaymentEnd {
   readonly paymentId: string | null;

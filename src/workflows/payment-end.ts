@@ -4,9 +4,8 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from "@temporalio/workflow";
-import type { PaymentStanding } from "../activities/cancel-payment.ts";
 import { SEARCH_KEYS } from "./messages.ts";
-import type { PaymentEnd } from "./messages.ts";
+import type { PaymentEnd, PaymentStanding } from "./messages.ts";
 import { readPayment } from "./payment-operations.ts";
 
 /** How the payment stands in PostgreSQL, which alone knows. */

@@ -1,5 +1,5 @@
 import { setCurrentDetails, setHandler, upsertSearchAttributes } from "@temporalio/workflow";
-import type { CancelledPayment, PaymentStanding } from "../activities/cancel-payment.ts";
+import type { CancelledPayment } from "../activities/cancel-payment.ts";
 import type { CapturePaymentInput } from "../activities/capture-payment.ts";
 import type { VoidPaymentInput } from "../activities/end-authorization.ts";
 import { refuseCancel } from "../domain/operation-decisions.ts";
@@ -22,6 +22,7 @@ import type {
   PaymentReference,
   RecordResult,
   VoidReceipt,
+  PaymentStanding,
 } from "./messages.ts";
 
 const capturePayment = databaseStep<CapturePaymentInput, RecordResult<CaptureReceipt>>(
