@@ -1,6 +1,8 @@
 import type { Database } from "../database/database.ts";
 import type { OutboxNotifier } from "../database/outbox-wake-up.ts";
+import { getCapture } from "../database/part-queries.ts";
 import { readStanding } from "../database/supervision-queries.ts";
+import type { PartStatus } from "../domain/payment.ts";
 import type {
   CaptureReceipt,
   PaymentInput,
@@ -27,6 +29,7 @@ export interface PaymentActivities {
   readonly recordPayment: (input: PaymentInput) => Promise<RecordPaymentResult>;
   readonly takeUpPayment: (input: PaymentReference) => Promise<TakenUpPayment | null>;
   readonly readPayment: (input: PaymentReference) => Promise<PaymentStanding | null>;
+  readonly readCapture: (input: { captureId: string }) => Promise<PartStatus | null>;
   readonly capturePayment: (input: CapturePaymentInput) => Promise<RecordResult<CaptureReceipt>>;
   readonly voidPayment: (input: VoidPaymentInput) => Promise<RecordResult<VoidReceipt>>;
   readonly cancelPayment: (input: PaymentReference) => Promise<CancelledPayment | null>;
@@ -56,6 +59,7 @@ export function createPaymentActivities({
     },
     takeUpPayment: async ({ paymentId }) => await takeUpPayment(database, paymentId),
     readPayment: async ({ paymentId }) => await readStanding(database, paymentId),
+    readCapture: async ({ captureId }) => (await getCapture(database, captureId))?.status ?? null,
     capturePayment: async (input) => await andNotify(capturePayment(database, input)),
     voidPayment: async (input) => await andNotify(voidPayment(database, input)),
     cancelPayment: async ({ paymentId }) => await andNotify(cancelPayment(database, paymentId)),

@@ -8,6 +8,7 @@ import {
   sleep,
 } from "@temporalio/workflow";
 import { isTerminal } from "../domain/payment.ts";
+import type { PartStatus } from "../domain/payment.ts";
 import { createAcceptance } from "./acceptance.ts";
 import { databaseStep } from "./database-step.ts";
 import { acceptUpdate, captureEndUpdate } from "./messages.ts";
@@ -25,6 +26,11 @@ import { startPayment } from "./payment-start.ts";
 const expirePayment = databaseStep<PaymentReference, PaymentStanding | null>(
   "expirePayment",
   "release what is not captured, if its time is over",
+);
+
+const readCapture = databaseStep<{ captureId: string }, PartStatus | null>(
+  "readCapture",
+  "how the capture stands in PostgreSQL",
 );
 
 /** Between two tries to expire where PostgreSQL's clock is behind the one of Temporal. */
@@ -54,6 +60,8 @@ export async function manualPayment(input: PaymentInput | PaymentReference): Pro
   setHandler(
     captureEndUpdate,
     async ({ captureId }) => {
+      // This run may have begun after the hint: only what is pending is worth a wait.
+      if ((await readCapture({ captureId })) !== "pending") return null;
       await condition(() => hasEnded || decidedCaptures.has(captureId));
       return null;
     },

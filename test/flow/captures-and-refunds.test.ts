@@ -133,6 +133,50 @@ describe("an authorization", () => {
   });
 });
 
+/** As the Reset button does: a new run from the first workflow task on. */
+async function reset({ workflowId }: { workflowId: string }): Promise<void> {
+  const { events = [] } = await flow().client.workflow.getHandle(workflowId).fetchHistory();
+  const completed = events?.find((event) => event.workflowTaskCompletedEventAttributes);
+  if (completed?.eventId === undefined) throw new Error("no workflow task was completed");
+  await flow().client.workflowService.resetWorkflowExecution({
+    namespace: flow().client.options.namespace,
+    workflowExecution: { workflowId },
+    reason: "by hand",
+    requestId: randomUUID(),
+    workflowTaskFinishEventId: completed.eventId,
+  });
+}
+
+describe("a run that an operator resets in the Web UI", () => {
+  test("of a settled payment ends settled again, booked once", async () => {
+    const answer = await flow().payments.pay(aRequest());
+    await flow().payments.waitForEnd(answer, END);
+    const before = await getAccount(flow().database.app, "shop");
+    await reset(answer);
+    expect(await flow().payments.waitForEnd(answer, END)).toMatchObject({
+      paymentId: answer.paymentId,
+      status: "settled",
+    });
+    expect(await getAccount(flow().database.app, "shop")).toEqual(before);
+  });
+
+  test("of an authorization goes on from its rows, and is captured once", async () => {
+    const answer = await authorized();
+    const part = { key: randomUUID(), amount: "1.00" };
+    const first = await flow().payments.capture(handleOf(answer), part);
+    await reset(answer);
+    expect(await flow().payments.capture(handleOf(answer), part)).toMatchObject({
+      captureId: first.captureId,
+    });
+    await flow().payments.waitForCapture(handleOf(answer), first.captureId, END);
+    await flow().payments.void(handleOf(answer), { key: randomUUID() });
+    expect(await flow().payments.waitForEnd(answer, END)).toMatchObject({ status: "settled" });
+    expect(await getPayment(flow().database.app, answer.paymentId)).toMatchObject({
+      capturedMinor: 100n,
+    });
+  });
+});
+
 describe("a payment", () => {
   test("is cancelled by its command before it is booked, and refuses that afterwards", async () => {
     const answer = await flow().payments.pay(aRequest());
