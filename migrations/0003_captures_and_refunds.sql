@@ -35,6 +35,19 @@ CREATE TRIGGER captures_transition BEFORE UPDATE ON remit.captures
 CREATE TRIGGER refunds_transition BEFORE UPDATE ON remit.refunds
   FOR EACH ROW WHEN (old.status <> 'pending') EXECUTE FUNCTION remit.parts_transition('refund');
 --> statement-breakpoint
+-- An automatic payment is booked as a whole: payment_is_whole does not look for its captures.
+CREATE FUNCTION remit.captures_manual() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = remit, pg_temp AS $$
+BEGIN
+  IF EXISTS (SELECT FROM payments WHERE id = new.payment_id AND capture = 'automatic') THEN
+    RAISE EXCEPTION 'payment % is captured automatically', new.payment_id
+      USING errcode = '23514', constraint = 'captures_manual_check';
+  END IF;
+  RETURN new;
+END $$;
+--> statement-breakpoint
+CREATE TRIGGER captures_manual BEFORE INSERT ON remit.captures
+  FOR EACH ROW EXECUTE FUNCTION remit.captures_manual();
+--> statement-breakpoint
 -- refunded_amount follows the refunds that are pending or settled. The update locks the payment, so that two refunds of
 -- one payment come one after the other; payment_is_whole judges the sum.
 CREATE FUNCTION remit.refunds_derive() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = remit, pg_temp AS $$
