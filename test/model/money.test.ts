@@ -333,7 +333,9 @@ function pick<Item>(items: readonly Item[], which: number): Item | undefined {
   return items.length === 0 ? undefined : items[which % items.length];
 }
 
-/** What stays the same in every answer to one key; a status is as it is by then. */
+/** What stays the same in every answer to one key; a status is as it is by then, and `lapse` has moved the expiry. */
 function idsOf({ receipt }: Result): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(receipt ?? {}).filter(([name]) => name !== "status"));
+  return Object.fromEntries(
+    Object.entries(receipt ?? {}).filter(([name]) => name !== "status" && name !== "expiresAt"),
+  );
 }
