@@ -1,4 +1,10 @@
-import { ApplicationFailure, condition, setHandler, workflowInfo } from "@temporalio/workflow";
+import {
+  ApplicationFailure,
+  CancellationScope,
+  condition,
+  setHandler,
+  workflowInfo,
+} from "@temporalio/workflow";
 import type { UpdateDefinition } from "@temporalio/common";
 import type { AcceptArguments, RecordResult, RefusalDetails } from "./messages.ts";
 
@@ -30,7 +36,10 @@ export function createAcceptance<Receipt>(
   let ownsKey = false;
 
   const decided = async (): Promise<void> => {
-    await condition(() => receipt !== undefined || refusal !== undefined);
+    // A cancel of the run is no answer to who asks what was decided.
+    await CancellationScope.nonCancellable(
+      async () => await condition(() => receipt !== undefined || refusal !== undefined),
+    );
   };
   const answer = (): Receipt => {
     if (receipt === undefined) throw refused(refusal);

@@ -60,9 +60,11 @@ export async function manualPayment(input: PaymentInput | PaymentReference): Pro
   setHandler(
     captureEndUpdate,
     async ({ captureId }) => {
-      // This run may have begun after the hint: only what is pending is worth a wait.
-      if ((await readCapture({ captureId })) !== "pending") return null;
-      await condition(() => hasEnded || decidedCaptures.has(captureId));
+      await CancellationScope.nonCancellable(async () => {
+        // This run may have begun after the hint: only what is pending is worth a wait.
+        if ((await readCapture({ captureId })) !== "pending") return;
+        await condition(() => hasEnded || decidedCaptures.has(captureId));
+      });
       return null;
     },
     { description: "Answers when the ledger has booked or refused this capture" },

@@ -1,4 +1,9 @@
-import { setCurrentDetails, setHandler, upsertSearchAttributes } from "@temporalio/workflow";
+import {
+  CancellationScope,
+  setCurrentDetails,
+  setHandler,
+  upsertSearchAttributes,
+} from "@temporalio/workflow";
 import type { CancelledPayment } from "../activities/cancel-payment.ts";
 import type { CapturePaymentInput } from "../activities/capture-payment.ts";
 import type { VoidPaymentInput } from "../activities/end-authorization.ts";
@@ -81,7 +86,7 @@ export function handleOperations(
     captureUpdate,
     async (request) => {
       const { paymentId } = await acceptance.receipt();
-      const receipt = receiptOf(await capturePayment({ ...request, paymentId }));
+      const receipt = receiptOf(await uncancelled(capturePayment, { ...request, paymentId }));
       onStanding({ status: receipt.final ? "captured" : "authorized", failureCode: null });
       return receipt;
     },
@@ -91,7 +96,7 @@ export function handleOperations(
     voidUpdate,
     async (request) => {
       const { paymentId } = await acceptance.receipt();
-      const receipt = receiptOf(await voidPayment({ ...request, paymentId }));
+      const receipt = receiptOf(await uncancelled(voidPayment, { ...request, paymentId }));
       onStanding({ status: receipt.status, failureCode: null });
       return receipt;
     },
@@ -101,7 +106,7 @@ export function handleOperations(
     cancelUpdate,
     async () => {
       const { paymentId, requestId } = await acceptance.receipt();
-      const standing = await cancelPayment({ paymentId });
+      const standing = await uncancelled(cancelPayment, { paymentId });
       const status = standing?.status ?? "failed";
       const changed = standing?.changed === true;
       const refusal = changed ? null : refuseCancel({ paymentId, status });
@@ -111,6 +116,14 @@ export function handleOperations(
     },
     { description: "End the payment unless it is booked; an authorization is voided" },
   );
+}
+
+/** A cancelled run goes on until its captures are booked, and answers who asks in the meantime. */
+async function uncancelled<Input, Output>(
+  step: (input: Input) => Promise<Output>,
+  input: Input,
+): Promise<Output> {
+  return await CancellationScope.nonCancellable(async () => await step(input));
 }
 
 function receiptOf<Receipt>(result: RecordResult<Receipt>): Receipt {

@@ -105,6 +105,10 @@ describe("an authorization", () => {
       await flow().payments.capture(handleOf(part), { key: randomUUID(), amount: "1.00" });
       await flow().client.workflow.getHandle(part.workflowId).cancel();
       await eventually(async () => expect(await statusOf(part)).toBe("captured"));
+      // The run goes on until the capture is booked, and still answers.
+      await expect(
+        flow().payments.void(handleOf(part), { key: randomUUID() }),
+      ).rejects.toMatchObject({ code: "payment_not_voidable" });
     });
     expect(await flow().payments.waitForEnd(part, END)).toMatchObject({ status: "settled" });
   });

@@ -7,7 +7,7 @@ import { commandLinesOf, misnamed } from "../support/command-lines.ts";
 const ROOT = join(__dirname, "../..");
 const read = (file: string): string => readFileSync(join(ROOT, file), "utf8");
 
-describe.each(["docs/seeds.md", "README.md"])("%s", (name) => {
+describe.each(["docs/seeds.md", "docs/cases.md", "README.md"])("%s", (name) => {
   const page = read(name);
 
   test("names files that exist", () => {
