@@ -22,7 +22,9 @@ export interface TestDatabase {
 }
 
 /** Clones the migrated template before the file's tests and drops the clone after them. */
-export function useDatabase({ poolMax = 10 }: { poolMax?: number } = {}): () => TestDatabase {
+export function useDatabase({
+  poolMax = Number(process.env["REMIT_TEST_POOL_MAX"] ?? 10),
+}: { poolMax?: number } = {}): () => TestDatabase {
   let current: (TestDatabase & { drop(): Promise<void> }) | undefined;
   beforeAll(async () => {
     current = await cloneDatabase(poolMax);
