@@ -2,6 +2,8 @@ import { randomUUID } from "node:crypto";
 import { v7 as uuidv7 } from "uuid";
 import { applyLedgerEntries } from "../../src/activities/apply-ledger-entries.ts";
 import { recordPayment } from "../../src/activities/record-payment.ts";
+import { attempt as attemptOn } from "../support/attempt.ts";
+import type { Statement } from "../support/attempt.ts";
 import {
   aPayment,
   createdMessage,
@@ -35,21 +37,8 @@ afterEach(async () => {
   await expectInvariants(database());
 });
 
-/** Runs statements in one transaction as the application and answers with what stopped them. */
-async function attempt(...statements: [text: string, ...values: unknown[]][]): Promise<string> {
-  const client = await database().app.pool.connect();
-  try {
-    await client.query("BEGIN");
-    for (const [text, ...values] of statements) await client.query(text, values);
-    await client.query("COMMIT");
-    return "nothing";
-  } catch (error) {
-    const { code, constraint } = error as { code?: string; constraint?: string };
-    return constraint ?? code ?? String(error);
-  } finally {
-    await client.query("ROLLBACK");
-    client.release();
-  }
+async function attempt(...statements: Statement[]): Promise<string> {
+  return await attemptOn(database(), ...statements);
 }
 
 const PERMISSION_DENIED = "42501";

@@ -6,6 +6,8 @@ import { recordPayment } from "../../src/activities/record-payment.ts";
 import { recordRefund } from "../../src/activities/record-refund.ts";
 import { changeAccountStatus } from "../../src/database/account-queries.ts";
 import { verify } from "../../src/database/invariants.ts";
+import { attempt } from "../support/attempt.ts";
+import type { Statement } from "../support/attempt.ts";
 import {
   aPayment,
   anOperation,
@@ -62,25 +64,6 @@ beforeAll(async () => {
 afterEach(async () => {
   await expectInvariants(database());
 });
-
-type Statement = [text: string, ...values: unknown[]];
-
-/** Runs statements in one transaction as the application and answers with what stopped them. */
-async function attempt(at: TestDatabase, ...statements: Statement[]): Promise<string> {
-  const client = await at.app.pool.connect();
-  try {
-    await client.query("BEGIN");
-    for (const [text, ...values] of statements) await client.query(text, values);
-    await client.query("COMMIT");
-    return "nothing";
-  } catch (error) {
-    const { code, constraint } = error as { code?: string; constraint?: string };
-    return constraint ?? code ?? String(error);
-  } finally {
-    await client.query("ROLLBACK");
-    client.release();
-  }
-}
 
 function post(
   { payment, part, column }: { payment: string; part: string; column: "capture_id" | "refund_id" },
