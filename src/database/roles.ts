@@ -2,8 +2,11 @@ import { Client } from "pg";
 import type { ClientBase } from "pg";
 import { databaseError } from "./database-error.ts";
 
-/** remit_owner owns the schema, remit_app runs the application, remit_read only looks; none of them can log in. */
-const GROUP_ROLES = ["remit_owner", "remit_app", "remit_read"] as const;
+/**
+ * remit_owner owns the schema, remit_app runs the application, remit_read only looks, remit_producer lets other programs
+ * send events of their own; none of them can log in.
+ */
+const GROUP_ROLES = ["remit_owner", "remit_app", "remit_read", "remit_producer"] as const;
 
 /** Creates what is missing; two callers at once are harmless (the second meets the first one's role). */
 export async function createGroupRoles(client: ClientBase): Promise<void> {

@@ -178,3 +178,13 @@ export const ledgerEntries = remitSchema.table("ledger_entries", {
   accountVersion: money("account_version").notNull(),
   createdAt: time("created_at").notNull(),
 });
+
+export const operatorActions = remitSchema.table("operator_actions", {
+  id: uuid("id").primaryKey(),
+  action: text("action").notNull(),
+  messageId: uuid("message_id"),
+  actor: text("actor").notNull(),
+  reason: text("reason").notNull(),
+  details: jsonb("details").notNull(),
+  createdAt: time("created_at").notNull(),
+});

@@ -6,7 +6,13 @@ import { checkDatabase } from "../../src/database/start-up-checks.ts";
 import { testServices } from "../support/services.ts";
 import { useDatabase } from "../support/database.ts";
 
-const MIGRATIONS = ["0000_schema", "0001_rules", "0002_privileges", "0003_captures_and_refunds"];
+const MIGRATIONS = [
+  "0000_schema",
+  "0001_rules",
+  "0002_privileges",
+  "0003_captures_and_refunds",
+  "0004_outbox_operations",
+];
 const migrated = useDatabase();
 let adminDatabaseUrl: string;
 let name: string;
