@@ -2,8 +2,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import { cursorAtStart } from "../database/outbox-queries.ts";
 import type { ClaimCursor } from "../database/outbox-queries.ts";
 import { DomainError } from "../domain/errors.ts";
-import { publishOutboxBatch } from "./publish-outbox-batch.ts";
-import type { BatchDependencies, BatchResult } from "./publish-outbox-batch.ts";
+import { claimBatch, sendBatch } from "./publish-outbox-batch.ts";
+import type { BatchDependencies, ClaimedBatch } from "./publish-outbox-batch.ts";
+import { RelayProgress } from "./relay-progress.ts";
+import type { PublishOutboxSummary } from "./relay-progress.ts";
 
 export interface PublishOutboxInput {
   readonly fromShard: number;
@@ -11,17 +13,6 @@ export interface PublishOutboxInput {
   readonly windowMs: number;
   /** Null: as fast as the broker takes them. */
   readonly eventsPerSecondMax: number | null;
-}
-
-/** What one window did; also the heartbeat's details, so that the Web UI shows how the running one stands. */
-export interface PublishOutboxSummary {
-  readonly published: number;
-  readonly failed: number;
-  readonly lostLeases: number;
-  readonly batches: number;
-  /** Why the shard pauses by itself, and since when; null while the broker takes messages. */
-  readonly outage: string | null;
-  readonly outageSince: string | null;
 }
 
 export interface PublishOutboxDependencies extends BatchDependencies {
@@ -34,103 +25,154 @@ export interface PublishOutboxDependencies extends BatchDependencies {
 /** A window ends early after this many events, so that the Web UI reads as a log of progress. */
 const WINDOW_EVENTS_MAX = 5_000;
 const HEARTBEAT_INTERVAL_MS = 1_000;
-const BACKOFF_BASE_MS = 200;
-const BACKOFF_CEILING_MS = 15_000;
+const BATCH_ROWS_MAX = 100;
+/** While one batch is sent and one is marked, the next is claimed. */
+const BATCHES_IN_FLIGHT_MAX = 3;
+/** What asks whether the broker is back: one call. */
+const PROBE_ROWS_MAX = 10;
+/** With a rate, a batch is what goes out in this part of a second, so that the rate is held within a second, too. */
+const RATE_SLICES_PER_SECOND = 5;
 
 /**
- * Publishes what is due in a shard range until the window ends or it is cancelled; it ends in order between two
- * batches. Run twice at once (a frozen worker that wakes up), the leases keep the two apart.
+ * Publishes what is due in a shard range until the window ends or it is cancelled; it ends in order when its batches
+ * have. Run twice at once (a frozen worker that wakes up), the leases keep the two apart.
  */
 export async function publishOutbox(
   dependencies: PublishOutboxDependencies,
   input: PublishOutboxInput,
 ): Promise<PublishOutboxSummary> {
   const { heartbeat, signal } = dependencies;
-  const progress = new Progress();
+  const progress = new RelayProgress();
+  const pipeline = new Pipeline(dependencies, input, progress);
   const beat = setInterval(() => heartbeat(progress.summary()), HEARTBEAT_INTERVAL_MS);
+  const endsAt = Date.now() + input.windowMs;
+  const mayGoOn = (): boolean =>
+    Date.now() < endsAt && !signal.aborted && progress.published < WINDOW_EVENTS_MAX;
   try {
-    const endsAt = Date.now() + input.windowMs;
-    let cursor = cursorAtStart(input.fromShard);
-    while (Date.now() < endsAt && !signal.aborted && progress.published < WINDOW_EVENTS_MAX) {
-      cursor = await step(dependencies, { ...input, cursor }, progress);
-    }
+    while (mayGoOn()) await pipeline.step();
+    await pipeline.drain();
     return progress.summary();
   } finally {
     clearInterval(beat);
   }
 }
 
-async function step(
-  dependencies: PublishOutboxDependencies,
-  input: PublishOutboxInput & { cursor: ClaimCursor },
-  progress: Progress,
-): Promise<ClaimCursor> {
-  const startedAt = Date.now();
-  const watch = dependencies.watchOutbox();
-  const result = await publishOutboxBatch(dependencies, input).catch(toOutage(input));
-  progress.add(result);
-  if (result.outage !== null) await pause(progress.backoffMs(), dependencies.signal);
-  else if (result.claimed === 0 && isAtStart(input)) {
-    await watch.wait(dependencies.signal);
-  } else if (input.eventsPerSecondMax !== null) {
-    const dueMs = (result.published / input.eventsPerSecondMax) * 1_000;
-    await pause(startedAt + dueMs - Date.now(), dependencies.signal);
+/** Batches of one window on their way, and where the next claim looks. */
+class Pipeline {
+  readonly #dependencies: PublishOutboxDependencies;
+  readonly #input: PublishOutboxInput;
+  readonly #progress: RelayProgress;
+  readonly #inFlight = new Set<Promise<void>>();
+  #cursor: ClaimCursor;
+  /** When the rate lets the next batch go, ms since the epoch. */
+  #dueAt = 0;
+  #failure: { readonly error: unknown } | null = null;
+
+  constructor(
+    dependencies: PublishOutboxDependencies,
+    input: PublishOutboxInput,
+    progress: RelayProgress,
+  ) {
+    this.#dependencies = dependencies;
+    this.#input = input;
+    this.#progress = progress;
+    this.#cursor = cursorAtStart(input.fromShard);
   }
-  return result.cursor;
+
+  /** Claims once and lets the batch go; waits where there is nothing to claim, or no room, or nobody who takes it. */
+  async step(): Promise<void> {
+    const { signal } = this.#dependencies;
+    if (this.#progress.isInOutage) {
+      await this.drain();
+      await pause(this.#progress.backoffMs(), signal);
+    }
+    await pause(this.#dueAt - Date.now(), signal);
+    while (this.#inFlight.size >= BATCHES_IN_FLIGHT_MAX) await Promise.race(this.#inFlight);
+    this.#throwFailure();
+    if (signal.aborted) return;
+    await this.#claimAndSend();
+  }
+
+  /** Resolves when every batch on its way has its results. */
+  async drain(): Promise<void> {
+    await Promise.all(this.#inFlight);
+    this.#throwFailure();
+  }
+
+  async #claimAndSend(): Promise<void> {
+    const { fromShard } = this.#input;
+    const watch = this.#dependencies.watchOutbox();
+    const isWholeRange = this.#cursor.shard === fromShard && this.#cursor.aggregateType === "";
+    const batch = await this.#claim();
+    if (batch === null) return;
+    this.#cursor = batch.next ?? cursorAtStart(fromShard);
+    if (batch.rows.length === 0) {
+      if (isWholeRange && batch.next === null) await this.#wait(watch);
+      return;
+    }
+    if (batch.isSuspect) await this.drain();
+    const sent = this.#send(batch);
+    this.#inFlight.add(sent);
+    void sent.finally(() => this.#inFlight.delete(sent));
+    if (batch.isSuspect || this.#progress.isInOutage) await sent;
+  }
+
+  async #claim(): Promise<ClaimedBatch | null> {
+    const { eventsPerSecondMax, ...range } = this.#input;
+    const rate = eventsPerSecondMax ?? Number.POSITIVE_INFINITY;
+    const rowsMax = Math.min(
+      this.#progress.isInOutage ? PROBE_ROWS_MAX : BATCH_ROWS_MAX,
+      Math.max(1, Math.floor(rate / RATE_SLICES_PER_SECOND)),
+    );
+    try {
+      const batch = await claimBatch(this.#dependencies, {
+        ...range,
+        cursor: this.#cursor,
+        rowsMax,
+      });
+      const tookMs = (batch.rows.length / rate) * 1_000;
+      this.#dueAt = Math.max(this.#dueAt, Date.now()) + tookMs;
+      this.#progress.claimed();
+      return batch;
+    } catch (error) {
+      this.#progress.addOutage("database", databaseOutage(error));
+      return null;
+    }
+  }
+
+  /** Never rejects: what isn't an outage ends the window. */
+  async #send(batch: ClaimedBatch): Promise<void> {
+    try {
+      this.#progress.add(await sendBatch(this.#dependencies, batch));
+    } catch (error) {
+      try {
+        this.#progress.addOutage("database", databaseOutage(error));
+      } catch {
+        this.#failure ??= { error };
+      }
+    }
+  }
+
+  /** Until there may be something: a new event, the end of a batch that held back its followers, the poll interval. */
+  async #wait(watch: { wait(signal: AbortSignal): Promise<void> }): Promise<void> {
+    const { signal } = this.#dependencies;
+    const over = new AbortController();
+    await Promise.race([watch.wait(AbortSignal.any([signal, over.signal])), ...this.#inFlight]);
+    over.abort();
+  }
+
+  #throwFailure(): void {
+    if (this.#failure !== null) throw this.#failure.error;
+  }
 }
 
 /** PostgreSQL away is an outage like any other: what was claimed comes back when its lease ends. */
-function toOutage({ fromShard }: PublishOutboxInput): (error: unknown) => BatchResult {
-  return (error) => {
-    if (!(error instanceof DomainError) || error.code !== "database_unreachable") throw error;
-    const outage = error.message;
-    const cursor = cursorAtStart(fromShard);
-    return { claimed: 0, published: 0, failed: 0, lostLeases: 0, outage, cursor };
-  };
-}
-
-function isAtStart({ cursor, fromShard }: { cursor: ClaimCursor; fromShard: number }): boolean {
-  return cursor.shard === fromShard && cursor.aggregateType === "";
+function databaseOutage(error: unknown): string {
+  if (error instanceof DomainError && error.code === "database_unreachable") return error.message;
+  throw error;
 }
 
 async function pause(ms: number, signal: AbortSignal): Promise<void> {
   if (ms <= 0) return;
   await delay(ms, undefined, { signal }).catch(() => undefined);
-}
-
-class Progress {
-  published = 0;
-  #failed = 0;
-  #lostLeases = 0;
-  #batches = 0;
-  #outages = 0;
-  #outage: string | null = null;
-  #outageSince: string | null = null;
-
-  add({ published, failed, lostLeases, claimed, outage }: BatchResult): void {
-    this.published += published;
-    this.#failed += failed;
-    this.#lostLeases += lostLeases;
-    if (claimed > 0) this.#batches += 1;
-    this.#outages = outage === null ? 0 : this.#outages + 1;
-    this.#outageSince = outage === null ? null : (this.#outageSince ?? new Date().toISOString());
-    this.#outage = outage;
-  }
-
-  /** Full jitter, so that several shards don't return to a broker in step. */
-  backoffMs(): number {
-    const ceiling = Math.min(BACKOFF_BASE_MS * 2 ** this.#outages, BACKOFF_CEILING_MS);
-    return BACKOFF_BASE_MS + Math.random() * ceiling;
-  }
-
-  summary(): PublishOutboxSummary {
-    return {
-      published: this.published,
-      failed: this.#failed,
-      lostLeases: this.#lostLeases,
-      batches: this.#batches,
-      outage: this.#outage,
-      outageSince: this.#outageSince,
-    };
-  }
 }

@@ -1,7 +1,8 @@
 import { cancellationSignal, heartbeat } from "@temporalio/activity";
 import type { OutboxListener } from "../database/outbox-wake-up.ts";
 import { publishOutbox } from "./publish-outbox.ts";
-import type { PublishOutboxInput, PublishOutboxSummary } from "./publish-outbox.ts";
+import type { PublishOutboxInput } from "./publish-outbox.ts";
+import type { PublishOutboxSummary } from "./relay-progress.ts";
 import type { BatchDependencies } from "./publish-outbox-batch.ts";
 
 export interface RelayActivities {

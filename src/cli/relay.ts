@@ -3,7 +3,7 @@ import type { Client, WorkflowHandle } from "@temporalio/client";
 import { defaultPayloadConverter } from "@temporalio/common";
 import type { Command } from "commander";
 import { InvalidArgumentError } from "commander";
-import type { PublishOutboxSummary } from "../activities/publish-outbox.ts";
+import type { PublishOutboxSummary } from "../activities/relay-progress.ts";
 import { DomainError } from "../domain/errors.ts";
 import {
   relayDrainUpdate,

@@ -10,6 +10,8 @@ export interface WorkerSettings {
   readonly pollIntervalMs: number;
   readonly leaseMs: number;
   readonly sendTimeoutMs: number;
+  /** Calls to the broker at a time, over all relays of this process. */
+  readonly callsInFlightMax: number;
   readonly logLevel: (typeof LOG_LEVELS)[number];
   /** From the signal to the end; what is still open then is left behind. */
   readonly shutdownGraceMs: number;
@@ -37,6 +39,11 @@ export function readWorkerSettings(reader: EnvReader): WorkerSettings {
       fallback: 3_000,
       min: 100,
       max: 9_999,
+    }),
+    callsInFlightMax: reader.integer("REMIT_RELAY_CALLS_IN_FLIGHT", {
+      fallback: 4,
+      min: 1,
+      max: 64,
     }),
     logLevel: reader.oneOf("REMIT_LOG_LEVEL", { fallback: "info", values: LOG_LEVELS }),
     // Kubernetes sends SIGKILL after 30 s unless told otherwise; ending before it says what was still open.

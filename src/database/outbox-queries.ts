@@ -1,6 +1,6 @@
 import type { Database, Tx } from "./database.ts";
 
-/** Statements of the relay: claim, mark, give back, defer, bury. Each is a transaction by itself, none spans a send. */
+/** Statements of the relay: claim, mark, give back, count a failure. Each is a transaction by itself, none spans a send. */
 
 /** An event as the outbox holds it, whatever its status. */
 export interface StoredMessage {
@@ -38,6 +38,12 @@ export interface ClaimInput {
   readonly leaseMs: number;
 }
 
+/** What was claimed, and where the next claim goes on: null where this one saw all of the range. */
+export interface Claim {
+  readonly rows: readonly ClaimedRow[];
+  readonly next: ClaimCursor | null;
+}
+
 /** A walk visits this many aggregates at most: one probe each, about 12 µs, so 60 ms where all of them are blocked. */
 const WALK_STEPS_MAX = 5_000;
 
@@ -47,8 +53,10 @@ const WALK_STEPS_MAX = 5_000;
  * is claimed only together with, or after, all earlier ones of its aggregate. SKIP LOCKED in materialised CTEs, and the
  * update by ctid: `WHERE id IN (SELECT … LIMIT)` updated 1,000 of 1,000 rows under another plan.
  */
-export async function claimRows(tx: Tx, input: ClaimInput): Promise<ClaimedRow[]> {
-  return await tx.run<ClaimedRow & Record<string, unknown>>(
+export async function claimRows(tx: Tx, input: ClaimInput): Promise<Claim> {
+  const found = await tx.run<
+    Record<string, unknown> & { walkEnd: ClaimCursor | null } & (ClaimedRow | { messageId: null })
+  >(
     {
       name: "claim_rows",
       text: `
@@ -108,13 +116,19 @@ export async function claimRows(tx: Tx, input: ClaimInput): Promise<ClaimedRow[]
                  WHERE aggregate_version = head + nth) contiguous
          ORDER BY shard, aggregate_type, aggregate_id, aggregate_version
          LIMIT $6
+      ), claimed AS (
+        UPDATE remit.outbox o
+           SET lease_token = $8, lease_until = now() + $9 * interval '1 millisecond', claims = claims + 1
+          FROM batch b
+         WHERE o.ctid = b.tid
+        RETURNING o.id AS "messageId", o.shard, o.aggregate_type AS "aggregateType", o.aggregate_id AS "aggregateId",
+                  o.aggregate_version AS "aggregateVersion", o.type, o.payload::text AS payload, o.headers, o.claims, o.attempts
       )
-      UPDATE remit.outbox o
-         SET lease_token = $8, lease_until = now() + $9 * interval '1 millisecond', claims = claims + 1
-        FROM batch b
-       WHERE o.ctid = b.tid
-      RETURNING o.id AS "messageId", o.shard, o.aggregate_type AS "aggregateType", o.aggregate_id AS "aggregateId",
-                o.aggregate_version AS "aggregateVersion", o.type, o.payload::text AS payload, o.headers, o.claims, o.attempts`,
+      SELECT c.*, walked.end AS "walkEnd"
+        FROM (SELECT CASE WHEN (SELECT count(*) FROM heads) < $6
+                          THEN (SELECT jsonb_build_object('shard', shard, 'aggregateType', aggregate_type, 'aggregateId', aggregate_id)
+                                  FROM walk WHERE steps = ${WALK_STEPS_MAX}) END AS end) walked
+        LEFT JOIN claimed c ON true`,
     },
     [
       input.fromShard,
@@ -128,6 +142,23 @@ export async function claimRows(tx: Tx, input: ClaimInput): Promise<ClaimedRow[]
       input.leaseMs,
     ],
   );
+  const rows = found.filter((row) => row.messageId !== null);
+  const walkEnd = found[0]?.walkEnd ?? null;
+  return { rows, next: rows.length >= input.rowsMax ? lastOf(rows) : walkEnd };
+}
+
+function lastOf(rows: readonly ClaimedRow[]): ClaimCursor | null {
+  return rows.reduce<ClaimCursor | null>(
+    (last, row) => (last === null || isAfter(row, last) ? row : last),
+    null,
+  );
+}
+
+/** Compares as the index does: its text columns are COLLATE "C", and these ids are ASCII. */
+function isAfter(left: ClaimCursor, right: ClaimCursor): boolean {
+  if (left.shard !== right.shard) return left.shard > right.shard;
+  if (left.aggregateType !== right.aggregateType) return left.aggregateType > right.aggregateType;
+  return left.aggregateId > right.aggregateId;
 }
 
 /**

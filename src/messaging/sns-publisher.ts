@@ -4,6 +4,7 @@ import type {
   PublishBatchRequestEntry,
   SNSClient,
 } from "@aws-sdk/client-sns";
+import pLimit from "p-limit";
 
 /** A message as the outbox holds it. */
 export interface OutgoingMessage {
@@ -14,6 +15,8 @@ export interface OutgoingMessage {
   readonly type: string;
   readonly payload: string;
   readonly headers: Readonly<Record<string, unknown>>;
+  /** The how manieth time an operator sends it again: a FIFO topic would drop the same deduplication id within 5 minutes. */
+  readonly republication?: number;
 }
 
 export interface AcceptedMessage {
@@ -47,13 +50,17 @@ export interface Publisher {
 /** Limits of SNS PublishBatch: entries a call, and bytes a call with names, types and values of the attributes. */
 const BATCH_ENTRIES_MAX = 10;
 const BATCH_BYTES_MAX = 250_000;
-/** More calls in flight gain little against one broker (measured 1 : 2.0 : 2.3 for 1, 4 and 8). */
-const CALLS_IN_FLIGHT_MAX = 4;
+/** More gain little against one broker (measured 1 : 2.0 : 2.3 for 1, 4 and 8). */
+const CALLS_IN_FLIGHT = 4;
 
-const FORWARDED_HEADERS = ["capture", "dataschema", "traceparent"] as const;
-
-export function createSnsPublisher(sns: SNSClient, topicArn: string): Publisher {
+/** Sends to one topic; `callsInFlightMax` bounds the calls at a time over all batches. */
+export function createSnsPublisher(
+  sns: SNSClient,
+  topicArn: string,
+  { callsInFlightMax = CALLS_IN_FLIGHT }: { callsInFlightMax?: number } = {},
+): Publisher {
   const isFifo = topicArn.endsWith(".fifo");
+  const inFlight = pLimit(callsInFlightMax);
 
   async function send(messages: readonly OutgoingMessage[]): Promise<PublishResult[]> {
     try {
@@ -112,15 +119,11 @@ export function createSnsPublisher(sns: SNSClient, topicArn: string): Publisher 
       }
     },
     async publish(messages, until = Number.POSITIVE_INFINITY) {
-      const calls = pack(messages);
-      const results: PublishResult[] = [];
-      const runNext = async (): Promise<void> => {
-        for (let call = calls.shift(); call !== undefined; call = calls.shift()) {
-          results.push(...(Date.now() < until ? await send(call) : call.map(notSent)));
-        }
-      };
-      await Promise.all(Array.from({ length: CALLS_IN_FLIGHT_MAX }, runNext));
-      return results;
+      const calls = pack(messages).map(
+        async (call) =>
+          await inFlight(async () => (Date.now() < until ? await send(call) : call.map(notSent))),
+      );
+      return (await Promise.all(calls)).flat();
     },
   };
 }
@@ -161,13 +164,16 @@ function toEntry(message: OutgoingMessage, id: string, isFifo: boolean): Publish
     ...(isFifo
       ? {
           MessageGroupId: message.aggregateId,
-          MessageDeduplicationId: message.messageId,
+          MessageDeduplicationId:
+            message.republication === undefined
+              ? message.messageId
+              : `${message.messageId}-r${message.republication}`,
         }
       : {}),
   };
 }
 
-/** At most six: with raw delivery SQS drops a message of more than ten, and a tracing agent may add its own. */
+/** At most six, as the outbox accepts them: with raw delivery SQS drops a message of more than ten, and a tracing agent may add its own. */
 function attributesOf(message: OutgoingMessage): Record<string, MessageAttributeValue> {
   const text = (value: string): MessageAttributeValue => ({
     DataType: "String",
@@ -178,8 +184,7 @@ function attributesOf(message: OutgoingMessage): Record<string, MessageAttribute
     aggregateType: text(message.aggregateType),
     aggregateVersion: text(message.aggregateVersion),
   };
-  for (const name of FORWARDED_HEADERS) {
-    const value = message.headers[name];
+  for (const [name, value] of Object.entries(message.headers)) {
     if (typeof value === "string" && value !== "") attributes[name] = text(value);
   }
   return attributes;

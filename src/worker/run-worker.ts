@@ -248,7 +248,10 @@ function createActivities({
           onStateChange: (state) => logger.info(state, "outbox listener"),
         }),
       );
-      const { publisher, contact } = watchContact(createSnsPublisher(sns, settings.topicArn));
+      const { callsInFlightMax } = settings.worker;
+      const { publisher, contact } = watchContact(
+        createSnsPublisher(sns, settings.topicArn, { callsInFlightMax }),
+      );
       health.add(brokerCheck(contact), listenerCheck(listener, settings.worker));
       return {
         maxHeartbeatThrottleInterval: HEARTBEAT_THROTTLE,

@@ -10,7 +10,8 @@ import {
   sleep,
   workflowInfo,
 } from "@temporalio/workflow";
-import type { PublishOutboxInput, PublishOutboxSummary } from "../activities/publish-outbox.ts";
+import type { PublishOutboxInput } from "../activities/publish-outbox.ts";
+import type { PublishOutboxSummary } from "../activities/relay-progress.ts";
 import { PUBLISH_WINDOW } from "./activity-options.ts";
 import {
   relayDrainUpdate,

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { Client } from "pg";
 import { v7 as uuidv7 } from "uuid";
-import { publishOutboxBatch } from "../../src/activities/publish-outbox-batch.ts";
+import { claimBatch, sendBatch } from "../../src/activities/publish-outbox-batch.ts";
 import type { BatchResult } from "../../src/activities/publish-outbox-batch.ts";
 import {
   claimRows,
@@ -9,9 +9,10 @@ import {
   markPublished,
   outboxStatus,
 } from "../../src/database/outbox-queries.ts";
-import type { ClaimedRow } from "../../src/database/outbox-queries.ts";
-import type { OutgoingMessage, PublishResult } from "../../src/messaging/sns-publisher.ts";
+import type { Claim, ClaimCursor, ClaimedRow } from "../../src/database/outbox-queries.ts";
+import type { OutgoingMessage, Publisher } from "../../src/messaging/sns-publisher.ts";
 import { useDatabase } from "../support/database.ts";
+import { scriptedBroker } from "../support/scripted-broker.ts";
 
 const database = useDatabase();
 const ALL = { fromShard: 0, toShard: 63, cursor: cursorAtStart(0) };
@@ -39,7 +40,7 @@ async function claim(
   overrides: { leaseMs?: number; rowsMax?: number } = {},
 ): Promise<ClaimedRow[] & { token?: string }> {
   const leaseToken = randomUUID();
-  const rows: ClaimedRow[] & { token?: string } = await claimRows(database().app, {
+  const { rows } = await claimRows(database().app, {
     ...ALL,
     rowsMax: 100,
     rowsPerAggregateMax: 10,
@@ -47,8 +48,7 @@ async function claim(
     leaseMs: 10_000,
     ...overrides,
   });
-  rows.token = leaseToken;
-  return rows;
+  return Object.assign([...rows], { token: leaseToken });
 }
 
 async function row(id: string): Promise<Record<string, unknown> | undefined> {
@@ -59,37 +59,15 @@ async function row(id: string): Promise<Record<string, unknown> | undefined> {
   return found;
 }
 
-/** A broker that accepts everything but what `refuse` names, and remembers the order of what it took. */
-function scriptedBroker(
-  refuse: (message: OutgoingMessage) => PublishResult["kind"] = () => "accepted",
-  { isReachable = true } = {},
-): {
-  sent: string[];
-  publish(messages: readonly OutgoingMessage[]): Promise<PublishResult[]>;
-  isReachable(): Promise<boolean>;
-} {
-  const sent: string[] = [];
-  return {
-    sent,
-    isReachable: async () => await Promise.resolve(isReachable),
-    publish: async (messages) =>
-      await Promise.resolve(
-        messages.map((message): PublishResult => {
-          const kind = refuse(message);
-          const { messageId } = message;
-          if (kind !== "accepted") return { kind, messageId, error: `${kind} on purpose` };
-          sent.push(messageId);
-          return { kind, messageId, brokerMessageId: `sns-${messageId}` };
-        }),
-      ),
+async function relayOnce(broker: Publisher): Promise<BatchResult & { claimed: number }> {
+  const dependencies = {
+    database: database().app,
+    publisher: broker,
+    leaseMs: 10_000,
+    sendTimeoutMs: 3_000,
   };
-}
-
-async function relayOnce(broker: ReturnType<typeof scriptedBroker>): Promise<BatchResult> {
-  return await publishOutboxBatch(
-    { database: database().app, publisher: broker, leaseMs: 10_000, sendTimeoutMs: 3_000 },
-    ALL,
-  );
+  const batch = await claimBatch(dependencies, { ...ALL, rowsMax: 100 });
+  return { claimed: batch.rows.length, ...(await sendBatch(dependencies, batch)) };
 }
 
 describe("claimRows", () => {
@@ -154,6 +132,33 @@ describe("claimRows", () => {
     const versions = (await claim()).map(({ aggregateVersion }) => aggregateVersion).toSorted();
     await Promise.all([slow.end(), fast.end()]);
     expect(versions).toEqual(["1", "2"]);
+  });
+
+  test("goes on behind thousands of blocked aggregates, although its walk is bounded", async () => {
+    await database().admin(
+      `INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, type, payload)
+       SELECT uuidv7(), 'aaa', 'blocked-' || n, 'thing.changed', '{}' FROM generate_series(1, 12000) n`,
+    );
+    await database().admin("UPDATE remit.outbox SET status = 'DEAD'");
+    const due = await events("due", 1);
+    const found: string[] = [];
+    let cursor: ClaimCursor | null = cursorAtStart(0);
+    let claims = 0;
+    while (cursor !== null) {
+      const claimed: Claim = await claimRows(database().app, {
+        ...ALL,
+        cursor,
+        rowsMax: 100,
+        rowsPerAggregateMax: 10,
+        leaseToken: randomUUID(),
+        leaseMs: 10_000,
+      });
+      found.push(...claimed.rows.map(({ messageId }) => messageId));
+      cursor = claimed.next;
+      claims += 1;
+    }
+    expect(found).toEqual(due);
+    expect(claims).toBe(3);
   });
 
   test("the payload goes out as it is stored, digit by digit", async () => {
@@ -295,6 +300,31 @@ describe("publishOutboxBatch", () => {
       outage: "outage on purpose",
     });
     expect(await row(silent)).toMatchObject({ status: "PENDING", attempts: 0, claims: 0 });
+  });
+
+  test("of a hundred rows in flight at each crash, the one that kills its worker becomes DEAD and the others go out", async () => {
+    for (let index = 0; index < 20; index += 1) await events(`crowd-${index}`, 2);
+    const [killer = "", follower = ""] = await events("killer", 2);
+    const broker = scriptedBroker();
+    const deadly: Publisher = {
+      ...broker,
+      publish: async (messages) => {
+        if (messages.some(({ messageId }) => messageId === killer)) throw new Error("killed");
+        return await broker.publish(messages);
+      },
+    };
+    let crashes = 0;
+    for (let step = 0; step < 60; step += 1) {
+      await relayOnce(deadly).catch(() => (crashes += 1));
+      await database().admin(
+        "UPDATE remit.outbox SET lease_until = now() - interval '1 second' WHERE lease_until IS NOT NULL",
+      );
+    }
+    expect(await row(killer)).toMatchObject({ status: "DEAD" });
+    expect((await row(killer))?.["last_error"]).toMatch(/claimed \d+ times, the last ones alone/);
+    expect(await row(follower)).toMatchObject({ status: "PENDING" });
+    expect(broker.sent).toHaveLength(40);
+    expect(crashes).toBe(10);
   });
 
   test("a relay that dies between send and mark publishes again after the lease, and nothing is lost", async () => {
