@@ -4,17 +4,17 @@ import { refuseMessage } from "../database/ledger-queries.ts";
 import { postTransfer } from "../database/posting-queries.ts";
 import { readCaptures } from "../database/operation-queries.ts";
 import { changePayment, endCapture } from "../database/change-queries.ts";
-import { refuseBooking } from "../domain/decisions.ts";
 import { newEvent } from "../domain/events.ts";
 import type { OutboxEvent } from "../domain/events.ts";
 import type { PaymentStatus } from "../domain/payment.ts";
+import { refusalOf } from "./due-booking.ts";
 import type { AppliedMessage, DuePart } from "./due-booking.ts";
 import { eventData } from "./event-data.ts";
 
 /** Books a capture, or gives it back where the ledger refuses it; the last one of a payment settles it. */
 export async function applyCapture(tx: Tx, due: DuePart): Promise<AppliedMessage> {
   const { payment, part, source, destination } = due;
-  const refusal = refuseBooking({ debited: source, credited: destination, amount: part.amount });
+  const refusal = refusalOf(due, { debited: source, credited: destination, amount: part.amount });
   const end =
     refusal === null ? await bookCapture(tx, due) : await failCapture(tx, due, refusal.code);
   const { merchant, idempotencyKey, paymentId } = payment;

@@ -6,10 +6,11 @@ import { readBooking, receiveMessage, refuseMessage } from "../database/ledger-q
 import { bookPayment } from "../database/posting-queries.ts";
 import type { Message, MessageClaim } from "../database/ledger-queries.ts";
 import { changePayment } from "../database/change-queries.ts";
-import { refuseBooking } from "../domain/decisions.ts";
+import type { Refusal } from "../domain/decisions.ts";
 import { ledgerMessage, newEvent } from "../domain/events.ts";
 import { applyCapture } from "./apply-capture.ts";
 import { applyRefund } from "./apply-refund.ts";
+import { refusalOf } from "./due-booking.ts";
 import type { AppliedMessage, Due } from "./due-booking.ts";
 import { eventData } from "./event-data.ts";
 
@@ -31,11 +32,23 @@ export async function applyLedgerEntries(
   const claim = claimOf(message);
   for (let decision = 1; ; decision += 1) {
     try {
-      return await inTransaction(database, async (tx) => await applyMessage(tx, message, claim));
+      return await inTransaction(
+        database,
+        async (tx) => await applyMessage(tx, message, { claim, refusal: null }),
+      );
     } catch (error) {
       if (decision >= DECISIONS_MAX || violatedConstraint(error) !== CLOSED_MEANWHILE) throw error;
     }
   }
+}
+
+/**
+ * Decides, in the caller's transaction, a message that an operator keeps from the ledger: whatever waits for it ends as if
+ * the ledger had refused it, and a copy that comes all the same finds it decided. Answers what had been decided before.
+ */
+export async function refuseSkippedMessage(tx: Tx, message: Message): Promise<AppliedMessage> {
+  const refusal: Refusal = { code: "message_skipped", message: "an operator skipped its event" };
+  return await applyMessage(tx, message, { claim: claimOf(message), refusal });
 }
 
 /** Null where the message isn't one of ours by its shape. */
@@ -54,7 +67,7 @@ function claimOf({ payload }: Message): MessageClaim | null {
 async function applyMessage(
   tx: Tx,
   message: Message,
-  claim: MessageClaim | null,
+  { claim, refusal }: { claim: MessageClaim | null; refusal: Refusal | null },
 ): Promise<AppliedMessage> {
   const received = await receiveMessage(tx, message, claim);
   if (!received.isNew) return await answerAgain(tx, message, claim);
@@ -63,7 +76,7 @@ async function applyMessage(
     // No event of ours has this id: nothing is touched, and the inbox keeps what came.
     return await refuse(tx, { message, error: "message_unknown", payment: null });
   }
-  const due = { messageId: message.messageId, payment, source, destination, now };
+  const due = { messageId: message.messageId, payment, source, destination, now, refusal };
   if (type === "payment.created") return await applyPayment(tx, message, due);
   if (part === null) return await refuse(tx, { message, error: "message_unknown", payment: null });
   if (part.status !== "pending") {
@@ -80,7 +93,7 @@ async function applyPayment(tx: Tx, message: Message, due: Due): Promise<Applied
     return await refuse(tx, { message, error: `payment_is_${payment.status}`, payment });
   }
   const { amount } = payment;
-  const refusal = refuseBooking({ debited: source, credited: destination, amount });
+  const refusal = refusalOf(due, { debited: source, credited: destination, amount });
   if (refusal !== null) return await fail(tx, due, refusal.code);
   return await book(tx, due);
 }

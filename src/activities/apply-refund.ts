@@ -3,8 +3,8 @@ import type { Tx } from "../database/database.ts";
 import { refuseMessage } from "../database/ledger-queries.ts";
 import { postTransfer } from "../database/posting-queries.ts";
 import { endRefund } from "../database/change-queries.ts";
-import { refuseBooking } from "../domain/decisions.ts";
 import { newEvent } from "../domain/events.ts";
+import { refusalOf } from "./due-booking.ts";
 import type { AppliedMessage, DuePart } from "./due-booking.ts";
 
 /** Books a refund from the payment's destination to its source, or gives the reserved amount back where the ledger refuses it. */
@@ -12,7 +12,7 @@ export async function applyRefund(tx: Tx, due: DuePart): Promise<AppliedMessage>
   const { messageId, payment, part, source, destination, now } = due;
   const { paymentId, merchant, currency } = payment;
   const { idempotencyKey } = part;
-  const refusal = refuseBooking({ debited: destination, credited: source, amount: part.amount });
+  const refusal = refusalOf(due, { debited: destination, credited: source, amount: part.amount });
   const failureCode = refusal?.code ?? null;
   const transactionId = refusal === null ? uuidv7() : null;
   const data = {

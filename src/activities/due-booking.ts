@@ -1,5 +1,6 @@
 import type { PartState } from "../database/ledger-queries.ts";
-import type { AccountState, PaymentState } from "../domain/decisions.ts";
+import { refuseBooking } from "../domain/decisions.ts";
+import type { AccountState, PaymentState, Refusal } from "../domain/decisions.ts";
 import type { PartStatus, PaymentStatus } from "../domain/payment.ts";
 import type { LedgerEntryEnd } from "../workflows/messages.ts";
 
@@ -10,6 +11,16 @@ export interface Due {
   readonly source: AccountState;
   readonly destination: AccountState;
   readonly now: Date;
+  /** Of a message that never reaches the ledger since an operator skipped it; null where the books decide. */
+  readonly refusal: Refusal | null;
+}
+
+/** Why the ledger doesn't book it; null where it does. */
+export function refusalOf(
+  { refusal }: Due,
+  posting: { debited: AccountState; credited: AccountState; amount: bigint },
+): Refusal | null {
+  return refusal ?? refuseBooking(posting);
 }
 
 /** The same of a capture or refund that is on its way. */

@@ -38,7 +38,8 @@ export function createLedgerActivities({
   };
 }
 
-function hintOf({
+/** Whom to tell of a decision, and what; null where nobody waits for it. */
+export function hintOf({
   payment,
   captureId,
   refund,

@@ -1,7 +1,7 @@
 import type { PaymentAnswer } from "../client/payment-client.ts";
 import { outboxRowsOf } from "../database/demo-queries.ts";
 import type { OutboxRow } from "../database/demo-queries.ts";
-import { outboxStatus } from "../database/outbox-queries.ts";
+import { outboxStatus } from "../database/outbox-view-queries.ts";
 import { whileBrokerIsFrozen } from "./demo-processes.ts";
 import { SETTLE_MS_MAX, accountOf, topUp } from "./demo-stage.ts";
 import type { Stage } from "./demo-stage.ts";

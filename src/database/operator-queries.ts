@@ -3,7 +3,12 @@ import type { Tx } from "./database.ts";
 
 /** What a person may do to messages by command. */
 export type OperatorActionName =
-  "outbox.retry" | "outbox.skip" | "outbox.republish" | "dlq.redrive" | "dlq.discard";
+  | "outbox.retry"
+  | "outbox.skip"
+  | "outbox.republish"
+  | "outbox.republished"
+  | "dlq.redrive"
+  | "dlq.discard";
 
 /** Who does it and why; `reason` has 1 to 500 characters. */
 export interface Operator {

@@ -1,4 +1,4 @@
-import type { Database, Tx } from "./database.ts";
+import type { Tx } from "./database.ts";
 
 /** Statements of the relay: claim, mark, give back, count a failure. Each is a transaction by itself, none spans a send. */
 
@@ -245,40 +245,6 @@ export async function getMessage(tx: Tx, messageId: string): Promise<StoredMessa
     [messageId],
   );
   return rows[0] ?? null;
-}
-
-export interface OutboxStatus {
-  readonly pending: number;
-  readonly dead: number;
-  readonly skipped: number;
-  readonly oldestPendingAgeSeconds: number | null;
-}
-
-/** What waits and for how long; the age matters more than the number. */
-export async function outboxStatus(database: Database): Promise<OutboxStatus> {
-  const [row] = await database.run<{
-    pending: string;
-    dead: string;
-    skipped: string;
-    age: number | null;
-  }>(
-    {
-      name: "outbox_status",
-      text: `SELECT count(*) FILTER (WHERE status = 'PENDING') AS pending,
-                    count(*) FILTER (WHERE status = 'DEAD') AS dead,
-                    (SELECT count(*) FROM remit.outbox WHERE status = 'SKIPPED') AS skipped,
-                    extract(epoch FROM clock_timestamp() - min(created_at) FILTER (WHERE status = 'PENDING'))::float8 AS age
-               FROM remit.outbox
-              WHERE status IN ('PENDING', 'DEAD')`,
-    },
-    [],
-  );
-  return {
-    pending: Number(row?.pending ?? 0),
-    dead: Number(row?.dead ?? 0),
-    skipped: Number(row?.skipped ?? 0),
-    oldestPendingAgeSeconds: row?.age ?? null,
-  };
 }
 
 /** The start of a shard range; not below it, or the walk pays for other ranges. */

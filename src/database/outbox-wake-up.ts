@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "pg";
 import type { Pool } from "pg";
+import type { Tx } from "./database.ts";
 
 const CHANNEL = "remit_outbox";
 /** A channel of its own for the proof, so that proving wakes nobody. */
@@ -40,6 +41,11 @@ export function createOutboxNotifier(pool: Pool): OutboxNotifier {
       else send();
     },
   };
+}
+
+/** The same of a process that ends after it. */
+export async function notifyOutbox(tx: Tx): Promise<void> {
+  await tx.run({ name: "notify_outbox", text: `NOTIFY ${CHANNEL}` }, []);
 }
 
 /** One LISTEN session a process, shared by its shards: a session per window would lose what falls between two. */

@@ -18,6 +18,7 @@ export const ERROR_CODES = {
 
   account_not_found: { exit: 3, retryable: false, title: "No such account" },
   payment_not_found: { exit: 3, retryable: false, title: "No such payment" },
+  message_not_found: { exit: 3, retryable: false, title: "No such message in the outbox" },
 
   insufficient_funds: { exit: 4, retryable: false, title: "The source has too little available" },
   balance_overflow: { exit: 4, retryable: false, title: "The balance would leave its range" },
@@ -42,6 +43,18 @@ export const ERROR_CODES = {
   },
   capture_in_progress: { exit: 4, retryable: false, title: "Another capture is not booked yet" },
   refund_exceeds_captured: { exit: 4, retryable: false, title: "More than what was captured" },
+  message_not_retryable: { exit: 4, retryable: false, title: "The message can't be retried" },
+  message_not_skippable: { exit: 4, retryable: false, title: "The message can't be skipped" },
+  message_not_republishable: {
+    exit: 4,
+    retryable: false,
+    title: "The message can't be sent again",
+  },
+  message_skipped: {
+    exit: 4,
+    retryable: false,
+    title: "An operator skipped the event that it waited for",
+  },
   already_running: { exit: 4, retryable: false, title: "It runs already" },
   payment_failed: { exit: 4, retryable: false, title: "The payment ended without moving money" },
 

@@ -7,8 +7,8 @@ import {
   claimRows,
   cursorAtStart,
   markPublished,
-  outboxStatus,
 } from "../../src/database/outbox-queries.ts";
+import { outboxStatus } from "../../src/database/outbox-view-queries.ts";
 import type { Claim, ClaimCursor, ClaimedRow } from "../../src/database/outbox-queries.ts";
 import type { OutgoingMessage, Publisher } from "../../src/messaging/sns-publisher.ts";
 import { useDatabase } from "../support/database.ts";

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { getAccount } from "../../src/database/account-queries.ts";
 import { findPaymentByKey } from "../../src/database/payment-queries.ts";
-import { outboxStatus } from "../../src/database/outbox-queries.ts";
+import { outboxStatus } from "../../src/database/outbox-view-queries.ts";
 import { DomainError } from "../../src/domain/errors.ts";
 import type { PaymentRequest } from "../../src/client/parameters.ts";
 import { expectInvariants } from "../support/database.ts";
