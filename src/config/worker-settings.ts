@@ -12,6 +12,10 @@ export interface WorkerSettings {
   readonly sendTimeoutMs: number;
   /** Calls to the broker at a time, over all relays of this process. */
   readonly callsInFlightMax: number;
+  /** Published and skipped events are kept for so long. */
+  readonly outboxRetentionMs: number;
+  /** Decided messages are known for so long; what was booked is known for ever by the ledger. */
+  readonly inboxRetentionMs: number;
   readonly logLevel: (typeof LOG_LEVELS)[number];
   /** From the signal to the end; what is still open then is left behind. */
   readonly shutdownGraceMs: number;
@@ -20,6 +24,9 @@ export interface WorkerSettings {
   readonly healthAddress: string;
 }
 
+const HOUR_MS = 3_600_000;
+/** Up to ten years. */
+const HOURS = { min: 1, max: 87_600 };
 /** Between the last send that may start and the end of the lease: the mark, twice over. */
 const MARK_MARGIN_MS = 2_000;
 
@@ -45,6 +52,10 @@ export function readWorkerSettings(reader: EnvReader): WorkerSettings {
       min: 1,
       max: 64,
     }),
+    outboxRetentionMs:
+      HOUR_MS * reader.integer("REMIT_OUTBOX_RETENTION_HOURS", { fallback: 168, ...HOURS }),
+    inboxRetentionMs:
+      HOUR_MS * reader.integer("REMIT_INBOX_RETENTION_HOURS", { fallback: 720, ...HOURS }),
     logLevel: reader.oneOf("REMIT_LOG_LEVEL", { fallback: "info", values: LOG_LEVELS }),
     // Kubernetes sends SIGKILL after 30 s unless told otherwise; ending before it says what was still open.
     shutdownGraceMs: reader.integer("REMIT_SHUTDOWN_GRACE_MS", {
@@ -58,6 +69,11 @@ export function readWorkerSettings(reader: EnvReader): WorkerSettings {
   if (settings.sendTimeoutMs > settings.leaseMs - MARK_MARGIN_MS) {
     reader.problem(
       `REMIT_SEND_TIMEOUT_MS is not ${MARK_MARGIN_MS} less than REMIT_LEASE_MS: a send could outlive its lease`,
+    );
+  }
+  if (settings.outboxRetentionMs > settings.inboxRetentionMs) {
+    reader.problem(
+      "REMIT_OUTBOX_RETENTION_HOURS is more than REMIT_INBOX_RETENTION_HOURS: an event would be kept whose arrival is forgotten",
     );
   }
   return settings;

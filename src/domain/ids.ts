@@ -8,9 +8,10 @@ export const workflowIds = {
   refund: ({ merchant, key }: { merchant: string; key: string }): string =>
     `refund:${merchant}:${key}`,
   ledgerEntry: (messageId: string): string => `ledger:${messageId}`,
-  outboxRelay: ({ fromShard, toShard }: { fromShard: number; toShard: number }): string =>
+  outboxRelay: ({ fromShard, toShard }: RelayRange): string =>
     `outbox-relay:${fromShard}-${toShard}`,
   supervisor: "supervisor",
+  retention: "retention",
 } as const;
 
 /** The merchant and key of a payment's or refund's workflow; null for another one's id. */
@@ -20,8 +21,23 @@ export function keyOfWorkflowId(workflowId: string): { merchant: string; key: st
   return merchant === undefined || key === undefined ? null : { merchant, key };
 }
 
+/** A part of the outbox's 64 shards, both ends included. */
+export interface RelayRange {
+  readonly fromShard: number;
+  readonly toShard: number;
+}
+
+/** The range of a relay's workflow; null for another one's id. */
+export function rangeOfWorkflowId(workflowId: string): RelayRange | null {
+  const match = /^outbox-relay:([0-9]+)-([0-9]+)$/.exec(workflowId);
+  return match === null ? null : { fromShard: Number(match[1]), toShard: Number(match[2]) };
+}
+
 /** Temporal Schedules append a time to the ids of what they start, so their ids are prefixes. */
-export const scheduleIds = { supervisor: "remit-supervisor" } as const;
+export const scheduleIds = {
+  supervisor: "remit-supervisor",
+  retention: "remit-retention",
+} as const;
 
 export const ACCOUNT_ID_PATTERN = /^[A-Za-z0-9._:-]{1,64}$/;
 export const MERCHANT_PATTERN = /^[a-z0-9-]{1,64}$/;

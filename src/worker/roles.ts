@@ -15,13 +15,3 @@ export function parseRoles(text: string): Role[] {
   }
   return ROLES.filter((role) => names.includes(role));
 }
-
-/** Cuts the 64 shards into so many ranges, each with a relay of its own. */
-export function shardRanges(count: number): { fromShard: number; toShard: number }[] {
-  return Array.from({ length: count }, (_, index) => ({
-    fromShard: Math.floor((index * SHARDS) / count),
-    toShard: Math.floor(((index + 1) * SHARDS) / count) - 1,
-  }));
-}
-
-const SHARDS = 64;

@@ -4,6 +4,7 @@ import type { WorkerOptions } from "@temporalio/worker";
 import { guardActivities } from "../activities/activity-failure.ts";
 import { createLedgerActivities } from "../activities/ledger-activities.ts";
 import { createPaymentActivities } from "../activities/payment-activities.ts";
+import { createRetentionActivities } from "../activities/retention.ts";
 import { createRelayActivities } from "../activities/relay-activities.ts";
 import { createSupervisorActivities } from "../activities/supervise.ts";
 import type { SupervisorActivities } from "../activities/supervise.ts";
@@ -32,7 +33,10 @@ import {
 } from "./health-checks.ts";
 import { OpenParts } from "./open-parts.ts";
 import type { WorkerEnd } from "./open-parts.ts";
-import { ROLES, shardRanges } from "./roles.ts";
+import { startRelays } from "./relay-ranges.ts";
+import { createRelayStarts } from "./relay-starts.ts";
+import { assertRetention, checkRetention } from "./retention-check.ts";
+import { ROLES } from "./roles.ts";
 import type { Role } from "./roles.ts";
 import { startSqsIntake } from "./sqs-intake.ts";
 import { superviseAtBoot } from "./supervise-at-boot.ts";
@@ -106,15 +110,17 @@ async function startWork(context: WorkContext): Promise<{ ended: Promise<unknown
     }),
   );
   await checkDatabase(database);
+  if (roles.includes("ledger")) await checkRetention(settings, logger);
   Runtime.install({ logger: temporalLogger(logger), shutdownSignals: [] });
   const connection = parts.add("Temporal connection", await connect(settings));
   const client = new Client({ connection, namespace: settings.temporal.namespace });
   const starts = createTemporalStarts(client);
   health.add(temporalCheck(client));
+  const relays = createRelayStarts(client);
   const supervision = createSupervisorActivities({
     ...starts,
     database,
-    startRelays: async () => await startRelays(starts, settings),
+    startRelays: async () => await startRelays(relays, settings.worker.relayRanges),
   });
   const workers = await createWorkers({ ...context, database, connection, starts, supervision });
   signal.throwIfAborted();
@@ -223,6 +229,7 @@ function createActivities({
   health,
 }: WorkerParts): Record<Role, () => Partial<WorkerOptions>> {
   const notifier = createOutboxNotifier(database.pool);
+  const assertQueuesForget = async (): Promise<void> => await assertRetention(settings);
   const guard = <Activities extends object>(activities: Activities): Activities =>
     guardActivities(activities, (activity, err) =>
       logger.warn({ activity, err }, "activity failed"),
@@ -232,9 +239,10 @@ function createActivities({
       activities: guard({ ...createPaymentActivities({ database, notifier }), ...supervision }),
     }),
     ledger: () => ({
-      activities: guard(
-        createLedgerActivities({ database, notifier, signalDecision: starts.signalDecision }),
-      ),
+      activities: guard({
+        ...createLedgerActivities({ database, notifier, signalDecision: starts.signalDecision }),
+        ...createRetentionActivities({ database, ...settings.worker, assertQueuesForget }),
+      }),
     }),
     relay: () => {
       const sns = createSnsClient(settings.aws, {
@@ -268,12 +276,6 @@ function createActivities({
       };
     },
   };
-}
-
-async function startRelays(starts: TemporalStarts, { worker }: Settings): Promise<number> {
-  const ranges = shardRanges(worker.relayRanges);
-  for (const range of ranges) await starts.startRelay(range);
-  return ranges.length;
 }
 
 async function connect({ temporal }: Settings): Promise<NativeConnection> {

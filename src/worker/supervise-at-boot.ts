@@ -2,11 +2,11 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "@temporalio/client";
 import type { SupervisorActivities } from "../activities/supervise.ts";
 import type { Logger } from "../observability/logger.ts";
-import { ensureSupervisorSchedule } from "./supervisor-schedule.ts";
+import { ensureSchedules } from "./schedules.ts";
 
 const RETRY_MS = 2_000;
 
-/** Starts what is missing right away and until it has worked once; afterwards the Schedule does it. */
+/** Starts what is missing right away and until it has worked once; afterwards a Schedule does it. */
 export function superviseAtBoot({
   client,
   supervision,
@@ -22,7 +22,7 @@ export function superviseAtBoot({
     while (!signal.aborted) {
       try {
         await supervision.startMissing();
-        await ensureSupervisorSchedule(client);
+        await ensureSchedules(client);
         return;
       } catch (err) {
         logger.warn({ err }, "supervision failed, tried again");

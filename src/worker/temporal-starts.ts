@@ -13,7 +13,6 @@ export interface TemporalStarts {
   /** False where the message was booked or refused before: this delivery is a duplicate, and absorbed. */
   readonly startLedgerEntry: (message: IncomingMessage) => Promise<boolean>;
   readonly signalDecision: (workflowId: string, decision: LedgerDecision) => Promise<void>;
-  readonly startRelay: (range: { fromShard: number; toShard: number }) => Promise<void>;
   /** Whether it had to be started: false where it runs. */
   readonly startPayment: (payment: RecordedPayment) => Promise<boolean>;
   readonly startRefund: (refund: RecordedRefund) => Promise<boolean>;
@@ -25,13 +24,19 @@ export interface TemporalStarts {
 /** A call that takes longer is an outage; there is no deadline by default. */
 const CALL_MS_MAX = 5_000;
 /** Shorter than the default 10 s, so that a worker's kill -9 costs a payment half of that. */
-const WORKFLOW_TASK_TIMEOUT = "5 seconds";
+export const WORKFLOW_TASK_TIMEOUT = "5 seconds";
 /** For a start that nobody waits for: the key is there already, so the time isn't looked at. */
 const ADOPTION_MS = 60_000;
 
+/** Gives each call its deadline. */
+export function boundedCalls(
+  client: Client,
+): <Result>(call: () => Promise<Result>) => Promise<Result> {
+  return async (call) => await client.connection.withDeadline(Date.now() + CALL_MS_MAX, call);
+}
+
 export function createTemporalStarts(client: Client): TemporalStarts {
-  const bounded = async <Result>(call: () => Promise<Result>): Promise<Result> =>
-    await client.connection.withDeadline(Date.now() + CALL_MS_MAX, call);
+  const bounded = boundedCalls(client);
   return {
     probe: async () => {
       await bounded(async () => await client.workflowService.getSystemInfo({}));
@@ -50,19 +55,6 @@ export function createTemporalStarts(client: Client): TemporalStarts {
         // The run has ended, or was terminated: the books are right without it.
         if (!(error instanceof WorkflowNotFoundError)) throw error;
       }
-    },
-    startRelay: async (range) => {
-      await bounded(
-        async () =>
-          await client.workflow.start(WORKFLOW_TYPES.outboxRelay, {
-            workflowId: workflowIds.outboxRelay(range),
-            taskQueue: TASK_QUEUES.relay,
-            args: [range],
-            workflowIdConflictPolicy: "USE_EXISTING",
-            workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
-            staticSummary: `publishes the outbox, shards ${range.fromShard} to ${range.toShard}`,
-          }),
-      );
     },
     startPayment: async (payment) => await bounded(async () => await adoptPayment(client, payment)),
     startRefund: async (refund) => await bounded(async () => await adoptRefund(client, refund)),

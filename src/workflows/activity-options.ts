@@ -30,6 +30,13 @@ export const PUBLISH_WINDOW: ActivityOptions = {
   retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "10 seconds" },
 };
 
+/** Minutes where much is old; the worker that purges must be heard meanwhile. */
+export const RETENTION: ActivityOptions = {
+  startToCloseTimeout: "10 minutes",
+  heartbeatTimeout: "30 seconds",
+  retry: { initialInterval: "5 seconds", maximumInterval: "1 minute", maximumAttempts: 5 },
+};
+
 export const SUPERVISION: ActivityOptions = {
   startToCloseTimeout: "60 seconds",
   retry: { initialInterval: "1 second", maximumInterval: "10 seconds", maximumAttempts: 5 },

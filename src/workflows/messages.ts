@@ -34,6 +34,7 @@ export const WORKFLOW_TYPES = {
   outboxRelay: "outboxRelay",
   ledgerEntry: "ledgerEntry",
   supervisor: "supervisor",
+  retention: "retention",
 } as const;
 
 /** What a request under a key says of itself, whatever it asks for. */

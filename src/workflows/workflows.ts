@@ -4,4 +4,5 @@ export { manualPayment } from "./manual-payment.ts";
 export { outboxRelay } from "./outbox-relay.ts";
 export { payment } from "./payment.ts";
 export { refund } from "./refund.ts";
+export { retention } from "./retention.ts";
 export { supervisor } from "./supervisor.ts";

@@ -1,0 +1,71 @@
+import { WorkflowNotFoundError } from "@temporalio/client";
+import type { Client } from "@temporalio/client";
+import { rangeOfWorkflowId, workflowIds } from "../domain/ids.ts";
+import type { RelayRange } from "../domain/ids.ts";
+import {
+  TASK_QUEUES,
+  WORKFLOW_TYPES,
+  relayDrainUpdate,
+  relayStatusQuery,
+} from "../workflows/messages.ts";
+import type { OutboxRelayInput, RelayState } from "../workflows/messages.ts";
+import { WORKFLOW_TASK_TIMEOUT, boundedCalls } from "./temporal-starts.ts";
+
+/** What is asked of Temporal about relays. */
+export interface RelayStarts {
+  /** Starts the range's relay unless it runs; `state` is where it begins, null for running without a bound. */
+  readonly startRelay: (range: RelayRange, state: RelayState | null) => Promise<void>;
+  readonly runningRelays: () => Promise<RelayRange[]>;
+  readonly relayState: (range: RelayRange) => Promise<RelayState>;
+  /** Has it finish what it has in hand and end; resolves when it has taken that up, or has ended. */
+  readonly drainRelay: (range: RelayRange) => Promise<void>;
+}
+
+export function createRelayStarts(client: Client): RelayStarts {
+  const bounded = boundedCalls(client);
+  return {
+    startRelay: async (range, state) => {
+      const input: OutboxRelayInput = state === null ? range : { ...range, state };
+      await bounded(
+        async () =>
+          await client.workflow.start(WORKFLOW_TYPES.outboxRelay, {
+            workflowId: workflowIds.outboxRelay(range),
+            taskQueue: TASK_QUEUES.relay,
+            args: [input],
+            workflowIdConflictPolicy: "USE_EXISTING",
+            workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
+            staticSummary: `publishes the outbox, shards ${range.fromShard} to ${range.toShard}`,
+          }),
+      );
+    },
+    runningRelays: async () => await bounded(async () => await runningRelays(client)),
+    relayState: async (range) => {
+      const handle = client.workflow.getHandle(workflowIds.outboxRelay(range));
+      return await bounded(async () => await handle.query(relayStatusQuery));
+    },
+    drainRelay: async (range) => {
+      const handle = client.workflow.getHandle(workflowIds.outboxRelay(range));
+      try {
+        await bounded(
+          async () =>
+            await handle.startUpdate(relayDrainUpdate, {
+              updateId: "drain",
+              waitForStage: "ACCEPTED",
+            }),
+        );
+      } catch (error) {
+        if (!(error instanceof WorkflowNotFoundError)) throw error;
+      }
+    },
+  };
+}
+
+async function runningRelays(client: Client): Promise<RelayRange[]> {
+  const ranges: RelayRange[] = [];
+  const query = `WorkflowType = '${WORKFLOW_TYPES.outboxRelay}' AND ExecutionStatus = 'Running'`;
+  for await (const { workflowId } of client.workflow.list({ query })) {
+    const range = rangeOfWorkflowId(workflowId);
+    if (range !== null) ranges.push(range);
+  }
+  return ranges;
+}
