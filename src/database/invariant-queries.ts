@@ -272,6 +272,12 @@ export const INVARIANTS: readonly Invariant[] = [
         LEFT JOIN remit.captures c ON o.type = 'payment.captured' AND c.id::text = o.payload #>> '{data,captureId}' AND c.status = 'pending'
        WHERE i.consumer = 'ledger' AND i.outcome = 'refused' AND (r.id IS NOT NULL OR c.id IS NOT NULL)
       UNION ALL
+      SELECT format('ledger transaction %s is a %s of payment %s, which is booked by %s', t.id, t.kind, p.id,
+                    CASE p.capture WHEN 'manual' THEN 'its captures' ELSE 'itself' END)
+        FROM remit.ledger_transactions t
+        JOIN remit.payments p ON p.id = t.payment_id
+       WHERE t.kind = 'payment' AND p.capture = 'manual' OR t.kind = 'capture' AND p.capture = 'automatic'
+      UNION ALL
       SELECT format('ledger transaction %s is a %s without the %s', t.id, t.kind, t.kind)
         FROM remit.ledger_transactions t
         LEFT JOIN remit.captures c ON c.id = t.capture_id AND c.status = 'settled'

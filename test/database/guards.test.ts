@@ -144,6 +144,56 @@ describe("the ledger", () => {
     ).toBe("ledger_transactions_one_payment_key");
   });
 
+  test("entries that come after every judge has looked are judged again", async () => {
+    const [id, event] = [uuidv7(), uuidv7()];
+    const booked: Statement[] = [
+      [
+        "INSERT INTO remit.ledger_transactions (id, message_id, payment_id, kind) VALUES ($1, $2, $3, 'payment')",
+        id,
+        randomUUID(),
+        pending,
+      ],
+      ["UPDATE remit.holds SET remaining = 0 WHERE payment_id = $1", pending],
+      [
+        `INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency)
+         VALUES (gen_random_uuid(), $1, 'alice', 'debit', 1250, 'EUR'), (gen_random_uuid(), $1, 'shop', 'credit', 1250, 'EUR')`,
+        id,
+      ],
+      [
+        "INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, type, payload) VALUES ($1, 'payment', $2, 'payment.settled', '{}')",
+        event,
+        pending,
+      ],
+      [
+        "UPDATE remit.payments SET status = 'settled', captured_amount = amount, settled_at = now(), version = 2 WHERE id = $1",
+        pending,
+      ],
+      ["SET CONSTRAINTS ALL IMMEDIATE"],
+      ["SET CONSTRAINTS ALL DEFERRED"],
+    ];
+    const entries = (rows: string): Statement => [
+      `INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency)
+       SELECT gen_random_uuid(), $1, account, direction, amount, 'EUR' FROM (VALUES ${rows}) e (account, direction, amount)`,
+      id,
+    ];
+    expect(await attempt(...booked, entries("('shop', 'credit', 5)"))).toBe(
+      "ledger_transactions_zero_sum_check",
+    );
+    expect(await attempt(...booked, entries("('alice', 'debit', 5), ('shop', 'credit', 5)"))).toBe(
+      "payments_booked_check",
+    );
+  });
+
+  test("an event of a payment that didn't change is refused", async () => {
+    expect(
+      await attempt([
+        "INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, type, payload) VALUES ($1, 'payment', $2, 'payment.settled', '{}')",
+        uuidv7(),
+        pending,
+      ]),
+    ).toBe("payments_events_check");
+  });
+
   test("nobody else's money can ride along in a booking", async () => {
     const [id, event] = [uuidv7(), uuidv7()];
     expect(

@@ -12,6 +12,7 @@ const MIGRATIONS = [
   "0002_privileges",
   "0003_captures_and_refunds",
   "0004_outbox_operations",
+  "0005_judged_at_the_end",
 ];
 const migrated = useDatabase();
 let adminDatabaseUrl: string;

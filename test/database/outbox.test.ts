@@ -3,11 +3,7 @@ import { Client } from "pg";
 import { v7 as uuidv7 } from "uuid";
 import { claimBatch, sendBatch } from "../../src/activities/publish-outbox-batch.ts";
 import type { BatchResult } from "../../src/activities/publish-outbox-batch.ts";
-import {
-  claimRows,
-  cursorAtStart,
-  markPublished,
-} from "../../src/database/outbox-queries.ts";
+import { claimRows, cursorAtStart, markPublished } from "../../src/database/outbox-queries.ts";
 import { outboxStatus } from "../../src/database/outbox-view-queries.ts";
 import type { Claim, ClaimCursor, ClaimedRow } from "../../src/database/outbox-queries.ts";
 import type { OutgoingMessage, Publisher } from "../../src/messaging/sns-publisher.ts";
