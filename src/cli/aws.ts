@@ -18,8 +18,9 @@ export function registerAws(program: Command): void {
     ],
   })
     .option("--prefix <prefix>", "what their names begin with", parsePrefix, "remit")
+    .option("--fifo", "a FIFO topic and FIFO queues: order on the wire, at less throughput", false)
     .option("--dry-run", "say what would change, and change nothing", false)
-    .action(async (options: { prefix: string; dryRun: boolean }, command: Command) => {
+    .action(async (options: SetupOptions, command: Command) => {
       const context = contextOf(command);
       const { aws } = context.settings(["region"]);
       const report = await setUpTopology(aws, options);
@@ -35,7 +36,13 @@ export function registerAws(program: Command): void {
     });
 }
 
-/** Topic and queue names are at most 80 characters, and ours add up to 11. */
+interface SetupOptions {
+  readonly prefix: string;
+  readonly fifo: boolean;
+  readonly dryRun: boolean;
+}
+
+/** Topic and queue names are at most 80 characters, and ours add up to 16. */
 function parsePrefix(text: string): string {
   if (/^[A-Za-z0-9_-]{1,64}$/.test(text)) return text;
   throw new InvalidArgumentError("expected 1 to 64 of A-Z, a-z, 0-9, - and _");

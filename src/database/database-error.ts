@@ -59,9 +59,9 @@ function unreachable(cause: unknown, reason: string): DomainError {
 }
 
 /** pg rejects queries of a lost connection with plain Errors; their text is all there is to tell them by. */
-function isConnectionLoss(error: unknown): boolean {
+export function isConnectionLoss(error: unknown): error is Error {
   return chainOf(error).some(({ message }) =>
-    /Connection terminated|timeout exceeded when trying to connect|not queryable|Client was closed/.test(
+    /Connection terminated|timeout exceeded when trying to connect|not queryable|Client was closed|Query read timeout/.test(
       message ?? "",
     ),
   );

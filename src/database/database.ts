@@ -2,7 +2,7 @@ import { drizzle } from "drizzle-orm/node-postgres";
 import type { NodePgDatabase } from "drizzle-orm/node-postgres";
 import { Pool } from "pg";
 import type { PoolClient, QueryResultRow } from "pg";
-import { databaseError, isRetryableConflict } from "./database-error.ts";
+import { databaseError, isConnectionLoss, isRetryableConflict } from "./database-error.ts";
 import * as schema from "./schema.ts";
 
 /** A statement with a name: PostgreSQL parses and plans it once a connection. */
@@ -34,6 +34,8 @@ export interface DatabaseOptions {
 
 /** Longest that one statement may take and that a lock may be waited for, in ms: far below the activities' time-outs. */
 const STATEMENT_TIMEOUT_MS = 5_000;
+/** A half-open connection answers nothing, not even that a statement took too long. */
+const ANSWER_TIMEOUT_MS = 7_000;
 const LOCK_TIMEOUT_MS = 2_000;
 const CONNECT_TIMEOUT_MS = 3_000;
 /** A deadlock or a serialisation failure is the database's request to try again; three times is plenty for short work. */
@@ -48,6 +50,7 @@ export function createDatabase({ url, poolMax, applicationName }: DatabaseOption
     statement_timeout: STATEMENT_TIMEOUT_MS,
     lock_timeout: LOCK_TIMEOUT_MS,
     idle_in_transaction_session_timeout: STATEMENT_TIMEOUT_MS,
+    query_timeout: ANSWER_TIMEOUT_MS,
     keepAlive: true,
   });
   // An idle connection that dies (a restart of PostgreSQL) is replaced at the next use; without a listener it ends us.
@@ -101,7 +104,8 @@ async function attemptTransaction<Result>(
     return result;
   } catch (error) {
     // A connection that can't even roll back is thrown away; PostgreSQL rolls back when it sees the end of it.
-    await client.query("ROLLBACK").catch(noteBroken);
+    if (isConnectionLoss(error)) noteBroken(error);
+    else await client.query("ROLLBACK").catch(noteBroken);
     throw error;
   } finally {
     client.off("error", noteBroken);

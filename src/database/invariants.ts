@@ -44,13 +44,20 @@ export async function verify(
   }
 }
 
+/** Over many millions of rows a query may take hours; the pool's own limit is for short work. */
+const PATIENT = { query_timeout: 24 * 3_600_000 };
+
 async function verifyOn(client: PoolClient, graceSeconds: number): Promise<VerifyReport> {
   client.on("error", () => undefined);
   await client.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
   await client.query("SET LOCAL statement_timeout = 0");
   const invariants: InvariantResult[] = [];
   for (const invariant of INVARIANTS) invariants.push(await check(client, invariant, graceSeconds));
-  const pending = await client.query<{ count: string }>(PENDING_BEYOND_GRACE, [graceSeconds]);
+  const pending = await client.query<{ count: string }>({
+    ...PATIENT,
+    text: PENDING_BEYOND_GRACE,
+    values: [graceSeconds],
+  });
   await client.query("COMMIT");
   return {
     ok: invariants.every(({ ok }) => ok),
@@ -65,12 +72,13 @@ async function check(
   { number, name, violations, usesGrace }: Invariant,
   graceSeconds: number,
 ): Promise<InvariantResult> {
-  const result = await client.query<{ count: string; examples: string[] | null }>(
-    `WITH violation AS MATERIALIZED (${violations})
+  const result = await client.query<{ count: string; examples: string[] | null }>({
+    ...PATIENT,
+    text: `WITH violation AS MATERIALIZED (${violations})
      SELECT (SELECT count(*) FROM violation) AS count,
             (SELECT array_agg(what) FROM (SELECT what FROM violation LIMIT ${EXAMPLES_MAX}) few) AS examples`,
-    usesGrace ? [graceSeconds] : [],
-  );
+    values: usesGrace ? [graceSeconds] : [],
+  });
   const count = Number(result.rows[0]?.count ?? 0);
   return {
     number,

@@ -23,9 +23,12 @@ export async function findQueue(sqs: SQSClient, name: string): Promise<Queue | n
   }
 }
 
-/** Without attributes: CreateQueue refuses a queue that somebody else made meanwhile with other ones. */
+/** Without attributes that can be set later: CreateQueue refuses a queue that somebody else made meanwhile with other ones. */
 export async function makeQueue(sqs: SQSClient, name: string): Promise<Queue> {
-  const { QueueUrl: url = "" } = await sqs.send(new CreateQueueCommand({ QueueName: name }));
+  const Attributes = name.endsWith(".fifo") ? { FifoQueue: "true" } : {};
+  const { QueueUrl: url = "" } = await sqs.send(
+    new CreateQueueCommand({ QueueName: name, Attributes }),
+  );
   return await readQueue(sqs, { name, url });
 }
 

@@ -37,7 +37,10 @@ export async function findTopic(
 }
 
 export async function makeTopic(sns: SNSClient, name: string): Promise<string> {
-  const { TopicArn: topicArn = "" } = await sns.send(new CreateTopicCommand({ Name: name }));
+  const Attributes = name.endsWith(".fifo") ? { FifoTopic: "true" } : {};
+  const { TopicArn: topicArn = "" } = await sns.send(
+    new CreateTopicCommand({ Name: name, Attributes }),
+  );
   return topicArn;
 }
 

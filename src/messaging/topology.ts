@@ -32,6 +32,8 @@ export interface TopologyInput {
   readonly prefix: string;
   /** Looks and reports, and changes nothing. */
   readonly dryRun?: boolean;
+  /** Names end in `.fifo`: a payment's events arrive in their order, at a lower throughput and a higher price. */
+  readonly fifo?: boolean;
 }
 
 export interface TopologyReport {
@@ -66,9 +68,9 @@ const STATEMENT_ID = "RemitTopicMaySend";
  */
 export async function ensureTopology(
   target: AwsTarget,
-  { prefix }: TopologyInput = { prefix: "remit" },
+  input: Omit<TopologyInput, "dryRun"> = { prefix: "remit" },
 ): Promise<Topology> {
-  const { topology } = await setUpTopology(target, { prefix });
+  const { topology } = await setUpTopology(target, input);
   if (topology === null) throw new Error("a topology that was made has no addresses");
   return topology;
 }
@@ -76,12 +78,13 @@ export async function ensureTopology(
 /** The same, with a report of what it did, or with `dryRun` of what it would do. */
 export async function setUpTopology(
   target: AwsTarget,
-  { prefix, dryRun = false }: TopologyInput,
+  { prefix, dryRun = false, fifo = false }: TopologyInput,
 ): Promise<TopologyReport> {
   const sns = createSnsClient(target, { requestTimeoutMs: CALL_MS_MAX });
   const sqs = createSqsClient(target, { requestTimeoutMs: CALL_MS_MAX });
   try {
-    return await new Setup({ sns, sqs, prefix, dryRun }).run();
+    const suffix = fifo ? ".fifo" : "";
+    return await new Setup({ sns, sqs, prefix, suffix, dryRun }).run();
   } catch (error) {
     throw awsError(error, target);
   } finally {
@@ -96,6 +99,7 @@ class Setup {
   readonly #sns: ReturnType<typeof createSnsClient>;
   readonly #sqs: ReturnType<typeof createSqsClient>;
   readonly #prefix: string;
+  readonly #suffix: string;
   readonly #dryRun: boolean;
   readonly #changes: TopologyChange[] = [];
 
@@ -103,18 +107,20 @@ class Setup {
     sns: ReturnType<typeof createSnsClient>;
     sqs: ReturnType<typeof createSqsClient>;
     prefix: string;
+    suffix: string;
     dryRun: boolean;
   }) {
     this.#sns = context.sns;
     this.#sqs = context.sqs;
     this.#prefix = context.prefix;
+    this.#suffix = context.suffix;
     this.#dryRun = context.dryRun;
   }
 
   async run(): Promise<TopologyReport> {
-    const dlq = await this.#queue(`${this.#prefix}-ledger-dlq`);
-    const queue = await this.#queue(`${this.#prefix}-ledger`);
-    const topicArn = await this.#topic(`${this.#prefix}-events`, queue ?? dlq);
+    const dlq = await this.#queue(`${this.#prefix}-ledger-dlq${this.#suffix}`);
+    const queue = await this.#queue(`${this.#prefix}-ledger${this.#suffix}`);
+    const topicArn = await this.#topic(`${this.#prefix}-events${this.#suffix}`, queue ?? dlq);
     if (dlq !== null) await this.#mendQueue(dlq, dlqAttributes(dlq));
     if (dlq !== null && queue !== null && topicArn !== null) {
       await this.#mendQueue(queue, queueAttributes(queue, { dlq, topicArn }));
@@ -122,7 +128,7 @@ class Setup {
       const topology = { topicArn, ledgerQueueUrl: queue.url, ledgerDlqUrl: dlq.url };
       return { changes: this.#changes, topology };
     }
-    this.#created(`subscription of ${this.#prefix}-ledger`);
+    this.#created(`subscription of ${this.#prefix}-ledger${this.#suffix}`);
     return { changes: this.#changes, topology: null };
   }
 
@@ -155,11 +161,11 @@ class Setup {
     const wanted = { RawMessageDelivery: "true", FilterPolicy: LEDGER_FILTER };
     const found = await findSubscription(this.#sns, ends);
     if (found === null) {
-      this.#created(`subscription of ${this.#prefix}-ledger`);
+      this.#created(`subscription of ${this.#prefix}-ledger${this.#suffix}`);
       if (!this.#dryRun) await makeSubscription(this.#sns, ends, asTexts(wanted));
       return;
     }
-    const resource = `subscription of ${this.#prefix}-ledger`;
+    const resource = `subscription of ${this.#prefix}-ledger${this.#suffix}`;
     for (const change of this.#drift(resource, found.attributes, wanted)) {
       if (!this.#dryRun) await setSubscriptionAttribute(this.#sns, found.arn, change);
     }
@@ -182,7 +188,7 @@ class Setup {
 
 function dlqAttributes(dlq: Queue): Record<string, unknown> {
   // By name, since the queue may be missing in a dry run.
-  const queueArn = dlq.arn.replace(/-dlq$/, "");
+  const queueArn = dlq.arn.replace(/-dlq(\.fifo)?$/, "$1");
   return {
     MessageRetentionPeriod: String(DLQ_RETENTION_SECONDS),
     ...encryption(dlq),

@@ -121,7 +121,7 @@ describe("remit aws setup", () => {
     });
     expect(await setup(standIn())).toEqual({
       exit: 0,
-      out: { prefix, dryRun: false, changed: false, changes: [], environment },
+      out: { prefix, fifo: false, dryRun: false, changed: false, changes: [], environment },
     });
   });
 

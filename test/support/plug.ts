@@ -9,13 +9,16 @@ export interface Plug {
   pull(): Promise<void>;
   /** Keeps connections and takes new ones, and passes nothing on. */
   mute(): void;
-  /** Undoes both. */
+  /** Leaves the connections of this moment as dead as a lost peer leaves them, without a word; new ones pass. */
+  halfOpen(): void;
+  /** Undoes the first two. */
   mend(): Promise<void>;
   close(): Promise<void>;
 }
 
 export async function plugInto(target: { host: string; port: number }): Promise<Plug> {
   const sockets = new Set<Socket>();
+  const deaf = new Set<Socket>();
   let isMute = false;
   const server = createServer((near) => {
     const far = connect(target);
@@ -24,7 +27,7 @@ export async function plugInto(target: { host: string; port: number }): Promise<
       [far, near],
     ] as const) {
       sockets.add(from);
-      from.on("data", (chunk) => isMute || to.write(chunk));
+      from.on("data", (chunk) => isMute || deaf.has(from) || to.write(chunk));
       from.on("error", () => to.destroy());
       from.on("close", () => {
         sockets.delete(from);
@@ -50,6 +53,9 @@ export async function plugInto(target: { host: string; port: number }): Promise<
     pull,
     mute: () => {
       isMute = true;
+    },
+    halfOpen: () => {
+      for (const socket of sockets) deaf.add(socket);
     },
     mend: async () => {
       isMute = false;
