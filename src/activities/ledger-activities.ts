@@ -30,7 +30,7 @@ export function createLedgerActivities({
     async applyLedgerEntries(input) {
       const applied = await applyLedgerEntries(database, input);
       notifier.notify();
-      const hint = hintOf(applied);
+      const hint = hintOf(applied, input.messageId);
       if (hint !== null) await signalDecision(hint.workflowId, hint.decision);
       const { outcome, repeated, paymentId, transactionId, error } = applied;
       return { outcome, repeated, paymentId, transactionId, error };
@@ -39,17 +39,16 @@ export function createLedgerActivities({
 }
 
 /** Whom to tell of a decision, and what; null where nobody waits for it. */
-export function hintOf({
-  payment,
-  captureId,
-  refund,
-}: AppliedMessage): { workflowId: string; decision: LedgerDecision } | null {
+export function hintOf(
+  { payment, captureId, refund }: AppliedMessage,
+  messageId: string,
+): { workflowId: string; decision: LedgerDecision } | null {
   if (refund !== undefined) {
     const { merchant, idempotencyKey: key, status, failureCode } = refund;
     if (status === "pending") return null;
     return {
       workflowId: workflowIds.refund({ merchant, key }),
-      decision: { status, failureCode },
+      decision: { status, failureCode, messageId },
     };
   }
   if (payment === null) return null;
@@ -57,6 +56,6 @@ export function hintOf({
   if (captureId === undefined && !isTerminal(status)) return null;
   return {
     workflowId: workflowIds.payment({ merchant, key }),
-    decision: { status, failureCode, ...(captureId === undefined ? {} : { captureId }) },
+    decision: { status, failureCode, messageId, ...(captureId === undefined ? {} : { captureId }) },
   };
 }

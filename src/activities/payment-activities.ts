@@ -1,6 +1,6 @@
 import type { Database } from "../database/database.ts";
 import type { OutboxNotifier } from "../database/outbox-wake-up.ts";
-import { getCapture } from "../database/part-queries.ts";
+import { getCapture, getRefund } from "../database/part-queries.ts";
 import { readStanding } from "../database/supervision-queries.ts";
 import type { PartStatus } from "../domain/payment.ts";
 import type {
@@ -25,11 +25,18 @@ import { recordRefund } from "./record-refund.ts";
 import { takeUpPayment } from "./take-up-payment.ts";
 import type { TakenUpPayment } from "./take-up-payment.ts";
 
+/** How a refund stands in PostgreSQL. */
+export interface PartStanding {
+  readonly status: PartStatus;
+  readonly failureCode: string | null;
+}
+
 export interface PaymentActivities {
   readonly recordPayment: (input: PaymentInput) => Promise<RecordPaymentResult>;
   readonly takeUpPayment: (input: PaymentReference) => Promise<TakenUpPayment | null>;
   readonly readPayment: (input: PaymentReference) => Promise<PaymentStanding | null>;
   readonly readCapture: (input: { captureId: string }) => Promise<PartStatus | null>;
+  readonly readRefund: (input: { refundId: string }) => Promise<PartStanding | null>;
   readonly capturePayment: (input: CapturePaymentInput) => Promise<RecordResult<CaptureReceipt>>;
   readonly voidPayment: (input: VoidPaymentInput) => Promise<RecordResult<VoidReceipt>>;
   readonly cancelPayment: (input: PaymentReference) => Promise<CancelledPayment | null>;
@@ -60,6 +67,10 @@ export function createPaymentActivities({
     takeUpPayment: async ({ paymentId }) => await takeUpPayment(database, paymentId),
     readPayment: async ({ paymentId }) => await readStanding(database, paymentId),
     readCapture: async ({ captureId }) => (await getCapture(database, captureId))?.status ?? null,
+    readRefund: async ({ refundId }) => {
+      const refund = await getRefund(database, refundId);
+      return refund === null ? null : { status: refund.status, failureCode: refund.failureCode };
+    },
     capturePayment: async (input) => await andNotify(capturePayment(database, input)),
     voidPayment: async (input) => await andNotify(voidPayment(database, input)),
     cancelPayment: async ({ paymentId }) => await andNotify(cancelPayment(database, paymentId)),

@@ -98,11 +98,12 @@ async function record(tx: Tx, input: PaymentInput, now: Date): Promise<RecordPay
     version: isManual ? 2 : 1,
   };
   const data = eventData({ ...payment, amount: BigInt(input.amountMinor) });
+  const messageId = uuidv7();
   const createdAt = await insertPayment(
     tx,
     payment,
     newEvent({
-      messageId: uuidv7(),
+      messageId,
       type: "payment.created",
       aggregateVersion: 1,
       time: now,
@@ -125,6 +126,7 @@ async function record(tx: Tx, input: PaymentInput, now: Date): Promise<RecordPay
   }
   return {
     outcome: "recorded",
+    messageId,
     receipt: {
       paymentId: input.paymentId,
       requestId: input.requestId,

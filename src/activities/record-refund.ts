@@ -21,7 +21,8 @@ export async function recordRefund(
   const malformed = refuseMalformedOperation(input, input.requestId);
   if (malformed !== null) return malformed;
   const { paymentId, amountMinor, currency, reason, refundId } = input;
-  return await decideOnce<RefundReceipt>(
+  const messageId = uuidv7();
+  const result = await decideOnce<RefundReceipt>(
     database,
     {
       ...input,
@@ -30,7 +31,7 @@ export async function recordRefund(
       parameters: { paymentId, amountMinor, currency, reason },
     },
     {
-      decide: async (tx, payment) => await refund(tx, payment, input),
+      decide: async (tx, payment) => await refund(tx, payment, { ...input, messageId }),
       receiptOf: ({ part, requestId }) =>
         part === null
           ? null
@@ -43,12 +44,13 @@ export async function recordRefund(
             },
     },
   );
+  return result.outcome === "recorded" ? { ...result, messageId } : result;
 }
 
 async function refund(
   tx: Tx,
   payment: PaymentState,
-  input: RefundInput,
+  input: RefundInput & { messageId: string },
 ): Promise<RefundReceipt | Refusal> {
   const { paymentId, currency } = payment;
   const { captures, now } = await readCaptures(tx, paymentId);
@@ -81,7 +83,7 @@ async function refund(
       accountId: payment.destination,
     },
     newEvent({
-      messageId: uuidv7(),
+      messageId: input.messageId,
       type: "refund.created",
       aggregateVersion: 1,
       time: now,

@@ -153,10 +153,10 @@ async function tellEnded({
   const ended = payments.length === 0 ? [] : await endedPayments(database, payments);
   const endedParts = refunds.length === 0 ? [] : await endedRefunds(database, refunds);
   for (const { status, failureCode, ...key } of ended) {
-    await signalDecision(workflowIds.payment(key), { status, failureCode });
+    await signalDecision(workflowIds.payment(key), { status, failureCode, messageId: null });
   }
   for (const { status, failureCode, ...key } of endedParts) {
-    await signalDecision(workflowIds.refund(key), { status, failureCode });
+    await signalDecision(workflowIds.refund(key), { status, failureCode, messageId: null });
   }
   return ended.length + endedParts.length;
 }

@@ -100,8 +100,8 @@ async function tellWorkflows(
   settings: Settings,
   messages: readonly SkippedMessage[],
 ): Promise<boolean> {
-  const hints = messages.flatMap(({ applied }) =>
-    applied === null ? [] : (hintOf(applied) ?? []),
+  const hints = messages.flatMap(({ applied, messageId }) =>
+    applied === null ? [] : (hintOf(applied, messageId) ?? []),
   );
   if (hints.length === 0) return true;
   try {

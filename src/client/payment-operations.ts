@@ -120,7 +120,7 @@ export function createPaymentOperations(client: Client): PaymentOperations {
       const call = keyedCall(payment, request.key, { operation: "capture", parameters, options });
       const receipt = await updateWithStart(client, payment, captureUpdate, {
         ...call,
-        args: [{ ...call.keyed, ...parameters }],
+        args: [{ ...call.keyed, ...parameters, paymentId: payment.paymentId }],
       });
       const { requestId, ...answer } = receipt;
       return { ...answer, replayed: requestId !== call.keyed.requestId };
@@ -140,7 +140,7 @@ export function createPaymentOperations(client: Client): PaymentOperations {
       const call = keyedCall(payment, key, { operation: "void", parameters: {}, options });
       const receipt = await updateWithStart(client, payment, voidUpdate, {
         ...call,
-        args: [call.keyed],
+        args: [{ ...call.keyed, paymentId: payment.paymentId }],
       });
       const { requestId, ...answer } = receipt;
       return { ...answer, replayed: requestId !== call.keyed.requestId };
@@ -193,7 +193,7 @@ export function createPaymentOperations(client: Client): PaymentOperations {
       return await updateWithStart(client, payment, cancelUpdate, {
         ...call,
         updateId: `cancel:${uuidV7()}`,
-        args: [],
+        args: [{ paymentId: payment.paymentId }],
       });
     },
   };

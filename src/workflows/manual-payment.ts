@@ -61,9 +61,11 @@ export async function manualPayment(input: PaymentInput | PaymentReference): Pro
     captureEndUpdate,
     async ({ captureId }) => {
       await CancellationScope.nonCancellable(async () => {
-        // This run may have begun after the hint: only what is pending is worth a wait.
-        if ((await readCapture({ captureId })) !== "pending") return;
-        await condition(() => hasEnded || decidedCaptures.has(captureId));
+        // This run may have begun after the hint, and a hint can be sent by hand: PostgreSQL is asked.
+        while ((await readCapture({ captureId })) === "pending") {
+          await condition(() => hasEnded || decidedCaptures.delete(captureId));
+          if (hasEnded) return;
+        }
       });
       return null;
     },

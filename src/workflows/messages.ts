@@ -134,7 +134,12 @@ export interface RefundEnd {
  * nothing was recorded.
  */
 export type RecordResult<Receipt> =
-  | { readonly outcome: "recorded" | "repeated"; readonly receipt: Receipt }
+  | {
+      readonly outcome: "recorded" | "repeated";
+      readonly receipt: Receipt;
+      /** What the ledger will decide, where this very call recorded it. */
+      readonly messageId?: string;
+    }
   | ({ readonly outcome: "refused" | "contradictory" | "malformed" } & RefusalDetails)
   | { readonly outcome: "expired" };
 
@@ -173,13 +178,15 @@ export const acceptUpdate = defineUpdate<PaymentReceipt, [AcceptArguments]>("acc
 /** The same of a refund; on its own workflow. */
 export const acceptRefundUpdate = defineUpdate<RefundReceipt, [AcceptArguments]>("accept");
 
+/** An operation says which payment it means: a run refuses what is meant for another one. */
+export type CaptureRequest = KeyedRequest & CaptureParameters & PaymentReference;
+export type VoidRequest = KeyedRequest & PaymentReference;
+
 /** Update id: `capture:<fingerprint>`; the key stands in the fingerprint, since one run may have many. */
-export const captureUpdate = defineUpdate<CaptureReceipt, [KeyedRequest & CaptureParameters]>(
-  "capture",
-);
+export const captureUpdate = defineUpdate<CaptureReceipt, [CaptureRequest]>("capture");
 /** Answers when the ledger has booked or refused the capture. */
 export const captureEndUpdate = defineUpdate<null, [{ captureId: string }]>("captureEnd");
-export const voidUpdate = defineUpdate<VoidReceipt, [KeyedRequest]>("void");
+export const voidUpdate = defineUpdate<VoidReceipt, [VoidRequest]>("void");
 
 /** How a payment stands after a cancel was tried. */
 export interface CancelReceipt {
@@ -188,7 +195,7 @@ export interface CancelReceipt {
   /** False where it had ended so before. */
   readonly changed: boolean;
 }
-export const cancelUpdate = defineUpdate<CancelReceipt, []>("cancel");
+export const cancelUpdate = defineUpdate<CancelReceipt, [PaymentReference]>("cancel");
 
 /** Asked by the supervisor under one fixed update id, so once a run: the payment isn't settled in time. */
 export const overdueUpdate = defineUpdate<null, []>("overdue");
@@ -198,6 +205,11 @@ export interface LedgerDecision {
   /** Of the payment, or of the refund where its workflow is told. */
   readonly status: PaymentStatus;
   readonly failureCode: string | null;
+  /**
+   * The message that was decided. A run believes a hint that names the message it waits for, since only the ledger knows
+   * that one; at any other it reads PostgreSQL. Null from who doesn't know it.
+   */
+  readonly messageId: string | null;
   /** Which capture it was about. */
   readonly captureId?: string;
 }

@@ -3,6 +3,7 @@ import {
   setCurrentDetails,
   setHandler,
   upsertSearchAttributes,
+  workflowInfo,
 } from "@temporalio/workflow";
 import type { CancelledPayment } from "../activities/cancel-payment.ts";
 import type { CapturePaymentInput } from "../activities/capture-payment.ts";
@@ -85,8 +86,8 @@ export function handleOperations(
   setHandler(
     captureUpdate,
     async (request) => {
-      const { paymentId } = await acceptance.receipt();
-      const receipt = receiptOf(await uncancelled(capturePayment, { ...request, paymentId }));
+      await own(acceptance, request);
+      const receipt = receiptOf(await uncancelled(capturePayment, request));
       onStanding({ status: receipt.final ? "captured" : "authorized", failureCode: null });
       return receipt;
     },
@@ -95,8 +96,8 @@ export function handleOperations(
   setHandler(
     voidUpdate,
     async (request) => {
-      const { paymentId } = await acceptance.receipt();
-      const receipt = receiptOf(await uncancelled(voidPayment, { ...request, paymentId }));
+      await own(acceptance, request);
+      const receipt = receiptOf(await uncancelled(voidPayment, request));
       onStanding({ status: receipt.status, failureCode: null });
       return receipt;
     },
@@ -104,8 +105,8 @@ export function handleOperations(
   );
   setHandler(
     cancelUpdate,
-    async () => {
-      const { paymentId, requestId } = await acceptance.receipt();
+    async (request) => {
+      const { paymentId, requestId } = await own(acceptance, request);
       const standing = await uncancelled(cancelPayment, { paymentId });
       const status = standing?.status ?? "failed";
       const changed = standing?.changed === true;
@@ -116,6 +117,17 @@ export function handleOperations(
     },
     { description: "End the payment unless it is booked; an authorization is voided" },
   );
+}
+
+/** The receipt of this run's payment; @throws where the request means another one, which this run doesn't touch */
+async function own(
+  acceptance: Acceptance<PaymentReceipt>,
+  { paymentId }: PaymentReference,
+): Promise<PaymentReceipt> {
+  const receipt = await acceptance.receipt();
+  if (receipt.paymentId === paymentId) return receipt;
+  const message = `${workflowInfo().workflowId} is not of payment ${paymentId}`;
+  throw refused({ code: "payment_not_found", message, requestId: "" });
 }
 
 /** A cancelled run goes on until its captures are booked, and answers who asks in the meantime. */

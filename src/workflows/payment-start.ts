@@ -1,10 +1,18 @@
-import { CancellationScope, setCurrentDetails, upsertSearchAttributes } from "@temporalio/workflow";
+import {
+  CancellationScope,
+  setCurrentDetails,
+  upsertSearchAttributes,
+  workflowInfo,
+} from "@temporalio/workflow";
 import type { RecordPaymentResult } from "../activities/record-payment.ts";
 import type { TakenUpPayment } from "../activities/take-up-payment.ts";
+import type { ErrorCode } from "../domain/errors.ts";
+import { workflowIds } from "../domain/ids.ts";
+import type { CaptureMode } from "../domain/payment.ts";
 import { asMarkdownText } from "../domain/text.ts";
 import type { Acceptance, FirstRequest } from "./acceptance.ts";
 import { databaseStep } from "./database-step.ts";
-import { SEARCH_KEYS } from "./messages.ts";
+import { SEARCH_KEYS, WORKFLOW_TYPES } from "./messages.ts";
 import type { PaymentEnd, PaymentInput, PaymentReceipt, PaymentReference } from "./messages.ts";
 
 const recordPayment = databaseStep<PaymentInput, RecordPaymentResult>(
@@ -16,9 +24,14 @@ const takeUpPayment = databaseStep<PaymentReference, TakenUpPayment | null>(
   "the payment as it was recorded",
 );
 
+export interface StartedPayment {
+  readonly receipt: PaymentReceipt;
+  /** The message that the ledger will decide; null where this run didn't record it. */
+  readonly messageId: string | null;
+}
+
 /** A receipt where there is a payment to follow, else how the run ends. */
-export type PaymentStart =
-  { readonly receipt: PaymentReceipt } | { readonly receipt: null; readonly end: PaymentEnd };
+export type PaymentStart = StartedPayment | { readonly receipt: null; readonly end: PaymentEnd };
 
 /** Records the payment, or takes up one that is recorded: the first step of either payment workflow. */
 export async function startPayment(
@@ -37,13 +50,15 @@ async function record(
   input: PaymentInput,
   acceptance: Acceptance<PaymentReceipt>,
 ): Promise<PaymentStart> {
+  const strange = whyNotThisRuns(input);
+  if (strange !== null) return refuseStranger(acceptance, strange);
   const result = await recordPayment(input);
   const receipt = acceptance.decide(result, firstRequest(input));
   if (receipt !== null) {
     if (receipt.paymentId !== input.paymentId) {
       upsertSearchAttributes([{ key: SEARCH_KEYS.paymentId, value: receipt.paymentId }]);
     }
-    return { receipt };
+    return { receipt, messageId: "receipt" in result ? (result.messageId ?? null) : null };
   }
   if (result.outcome === "expired") {
     setCurrentDetails("Nobody waited for this request any more, so nothing was recorded.");
@@ -65,16 +80,50 @@ async function takeUp(
 ): Promise<PaymentStart> {
   const taken = await takeUpPayment({ paymentId });
   if (taken === null) {
-    const code = "payment_not_found";
     const message = `there is no payment ${paymentId}`;
-    const first = { fingerprint: "", contradiction: { code, message, requestId: "" } as const };
-    acceptance.decide({ outcome: "malformed", ...first.contradiction }, first);
-    setCurrentDetails(`There is no payment \`${paymentId}\`.`);
-    return refusedStart(code);
+    return refuseStranger(acceptance, { code: "payment_not_found", message });
   }
+  const strange = whyNotThisRuns(taken.recorded);
+  if (strange !== null) return refuseStranger(acceptance, strange);
   const { recorded, receipt } = taken;
   acceptance.decide({ outcome: "repeated", receipt }, firstRequest(recorded));
-  return { receipt };
+  return { receipt, messageId: null };
+}
+
+interface Strange {
+  readonly code: ErrorCode;
+  readonly message: string;
+}
+
+/**
+ * A caller names workflow, payment and kind of capture independently, by mistake or on purpose: a run is for the payment
+ * of its own id and for its own kind, or another merchant's payment could be reached, and one that expires be followed by
+ * a run that sets no timer.
+ */
+function whyNotThisRuns(payment: {
+  paymentId: string;
+  merchant: string;
+  idempotencyKey: string;
+  capture: CaptureMode;
+}): Strange | null {
+  const { workflowId, workflowType } = workflowInfo();
+  const { paymentId, merchant, idempotencyKey: key, capture } = payment;
+  if (workflowIds.payment({ merchant, key }) !== workflowId) {
+    return { code: "payment_not_found", message: `${workflowId} is not of payment ${paymentId}` };
+  }
+  const isManual = workflowType === WORKFLOW_TYPES.manualPayment;
+  if ((capture === "manual") === isManual) return null;
+  return { code: "usage", message: `payment ${paymentId} has capture ${capture}: say so` };
+}
+
+function refuseStranger(
+  acceptance: Acceptance<PaymentReceipt>,
+  { code, message }: Strange,
+): PaymentStart {
+  const contradiction = { code, message, requestId: "" };
+  acceptance.decide({ outcome: "malformed", ...contradiction }, { fingerprint: "", contradiction });
+  setCurrentDetails(`Not for this run: ${asMarkdownText(message)}. Nothing was changed.`);
+  return refusedStart(code);
 }
 
 function refusedStart(failureCode: string): PaymentStart {

@@ -8,16 +8,11 @@ import {
 import { isTerminal } from "../domain/payment.ts";
 import { createAcceptance } from "./acceptance.ts";
 import { acceptUpdate } from "./messages.ts";
-import type {
-  PaymentEnd,
-  PaymentInput,
-  PaymentReceipt,
-  PaymentReference,
-  PaymentStanding,
-} from "./messages.ts";
+import type { PaymentEnd, PaymentInput, PaymentReference, PaymentStanding } from "./messages.ts";
 import { endOf, standingOf } from "./payment-end.ts";
 import { cancelPayment, handleOperations } from "./payment-operations.ts";
 import { startPayment } from "./payment-start.ts";
+import type { StartedPayment } from "./payment-start.ts";
 
 /**
  * One automatic payment, from its request to its end. The main function records; the Update `accept` only compares and
@@ -28,11 +23,11 @@ import { startPayment } from "./payment-start.ts";
  */
 export async function payment(input: PaymentInput | PaymentReference): Promise<PaymentEnd> {
   const acceptance = createAcceptance(acceptUpdate);
-  let standing: PaymentStanding | undefined;
-  const note = (news: PaymentStanding): void => {
-    if (isTerminal(news.status)) standing = news;
-  };
-  handleOperations(acceptance, { onStanding: note, onDecision: note });
+  const news: News[] = [];
+  handleOperations(acceptance, {
+    onStanding: (standing) => news.push({ ...standing, isRead: true, messageId: null }),
+    onDecision: (hint) => news.push({ ...hint, isRead: false }),
+  });
 
   const start = await startPayment(input, acceptance);
   if (start.receipt === null) {
@@ -40,23 +35,32 @@ export async function payment(input: PaymentInput | PaymentReference): Promise<P
     if (start.end.failureCode !== "outcome_unknown") await condition(allHandlersFinished);
     return start.end;
   }
-  const end = await untilDecided(start.receipt, () => standing);
+  const end = await untilDecided(start, news);
   await CancellationScope.nonCancellable(async () => await condition(allHandlersFinished));
   return endOf(start.receipt.paymentId, end);
 }
 
+/** How the payment stands, as a handler has read it or as a hint says. */
+type News = PaymentStanding & { readonly isRead: boolean; readonly messageId: string | null };
+
 /** Waits for the ledger's word; a cancel from outside becomes a cancelled payment, unless the books came first. */
 async function untilDecided(
-  { paymentId, status }: PaymentReceipt,
-  decision: () => PaymentStanding | undefined,
+  { receipt: { paymentId, status }, messageId }: StartedPayment,
+  news: News[],
 ): Promise<PaymentStanding> {
   setCurrentDetails(
     `Recorded as \`${paymentId}\`: the amount is held, its event is on the way to the ledger.`,
   );
   try {
     if (isTerminal(status)) return await standingOf(paymentId);
-    await condition(() => decision() !== undefined);
-    return decision() ?? (await standingOf(paymentId));
+    for (;;) {
+      await condition(() => news.some((told) => isTerminal(told.status)));
+      const told = news.splice(0).filter((each) => isTerminal(each.status));
+      const certain = told.find((each) => each.isRead || each.messageId === messageId);
+      if (certain !== undefined && (certain.isRead || messageId !== null)) return certain;
+      const standing = await standingOf(paymentId);
+      if (isTerminal(standing.status)) return standing;
+    }
   } catch (error) {
     if (!isCancellation(error)) throw error;
     return await CancellationScope.nonCancellable(async () => {

@@ -1,13 +1,16 @@
 import {
+  ApplicationFailure,
   CancellationScope,
   allHandlersFinished,
   condition,
   setCurrentDetails,
   setHandler,
   upsertSearchAttributes,
+  workflowInfo,
 } from "@temporalio/workflow";
+import { workflowIds } from "../domain/ids.ts";
 import { PART_STATUSES } from "../domain/payment.ts";
-import type { PartStatus } from "../domain/payment.ts";
+import type { PartStanding } from "../activities/payment-activities.ts";
 import { createAcceptance } from "./acceptance.ts";
 import { databaseStep } from "./database-step.ts";
 import { SEARCH_KEYS, acceptRefundUpdate, ledgerDecisionSignal } from "./messages.ts";
@@ -24,6 +27,11 @@ const recordRefund = databaseStep<RefundInput, RecordResult<RefundReceipt>>(
   "key + refund + hold + outbox row, in one commit",
 );
 
+const readRefund = databaseStep<{ refundId: string }, PartStanding | null>(
+  "readRefund",
+  "how the refund stands in PostgreSQL",
+);
+
 /**
  * One refund, from its request to its booking. It can't be cancelled: what is recorded is booked or refused by the ledger.
  *
@@ -35,15 +43,18 @@ export async function refund(input: RefundInput): Promise<RefundEnd> {
 
 async function follow(input: RefundInput): Promise<RefundEnd> {
   const acceptance = createAcceptance(acceptRefundUpdate);
-  let decision: { status: PartStatus; failureCode: string | null } | undefined;
+  const hints: Hint[] = [];
   setHandler(
     ledgerDecisionSignal,
     (news) => {
-      decision ??= decisionOf(news);
+      hints.push(...hintsOf(news));
     },
     { description: "The ledger has booked or refused; a hint, PostgreSQL holds the decision" },
   );
   const { fingerprint, merchant, idempotencyKey, paymentId, requestId } = input;
+  if (workflowIds.refund({ merchant, key: idempotencyKey }) !== workflowInfo().workflowId) {
+    throw ApplicationFailure.nonRetryable("the id is not of this refund's key", "usage");
+  }
   const { amountMinor, currency, reason } = input;
   const result = await recordRefund(input);
   const receipt = acceptance.decide(result, {
@@ -66,9 +77,11 @@ async function follow(input: RefundInput): Promise<RefundEnd> {
   setCurrentDetails(
     `Recorded as \`${receipt.refundId}\`: ${receipt.amountMinor} minor units are held, the event is on the way to the ledger.`,
   );
-  if (receipt.status === "pending") await condition(() => decision !== undefined);
+  const { status, failureCode } =
+    receipt.status === "pending"
+      ? await untilDecided(receipt, { messageId: messageIdOf(result), hints })
+      : { status: receipt.status, failureCode: null };
   await condition(allHandlersFinished);
-  const { status, failureCode } = decision ?? { status: receipt.status, failureCode: null };
   setCurrentDetails(
     `**${status}**: refund \`${receipt.refundId}\` of payment \`${paymentId}\`${failureCode === null ? "" : ` (\`${failureCode}\`)`}.`,
   );
@@ -76,10 +89,30 @@ async function follow(input: RefundInput): Promise<RefundEnd> {
   return { refundId: receipt.refundId, status, failureCode };
 }
 
+type Hint = PartStanding & { readonly messageId: string | null };
+
+/** A hint that names the message which this run recorded comes from the ledger; at any other PostgreSQL is asked. */
+async function untilDecided(
+  { refundId }: RefundReceipt,
+  { messageId, hints }: { messageId: string | null; hints: Hint[] },
+): Promise<PartStanding> {
+  for (;;) {
+    await condition(() => hints.length > 0);
+    const certain = hints.find((hint) => messageId !== null && hint.messageId === messageId);
+    if (certain !== undefined) return certain;
+    hints.length = 0;
+    const standing = await readRefund({ refundId });
+    if (standing !== null && standing.status !== "pending") return standing;
+  }
+}
+
+function messageIdOf(result: RecordResult<RefundReceipt>): string | null {
+  return "receipt" in result ? (result.messageId ?? null) : null;
+}
+
 /** A signal can be sent by hand: what isn't a decision is no hint. */
-function decisionOf(
-  news: LedgerDecision | undefined,
-): { status: PartStatus; failureCode: string | null } | undefined {
+function hintsOf(news: LedgerDecision | undefined): Hint[] {
   const status = PART_STATUSES.find((known) => known !== "pending" && known === news?.status);
-  return status === undefined ? undefined : { status, failureCode: news?.failureCode ?? null };
+  if (status === undefined) return [];
+  return [{ status, failureCode: news?.failureCode ?? null, messageId: news?.messageId ?? null }];
 }

@@ -1,0 +1,172 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { getPayment } from "../../src/database/payment-queries.ts";
+import type { PaymentHandle } from "../../src/client/workflow-starts.ts";
+import { workflowIds } from "../../src/domain/ids.ts";
+import { relayPauseUpdate, relayResumeUpdate } from "../../src/workflows/messages.ts";
+import { expectInvariants } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
+import { aRequest, openFundedAccounts, useFlow } from "../support/flow.ts";
+
+/** Callers that mix up, or forge, what a workflow is for. */
+const flow = useFlow();
+
+beforeAll(async () => {
+  await flow().startWorker();
+  await openFundedAccounts(flow());
+}, 60_000);
+afterEach(async () => {
+  await expectInvariants(flow().database);
+});
+
+async function authorized(merchant = "default"): Promise<PaymentHandle> {
+  const request = { ...aRequest({ merchant }), capture: "manual" as const };
+  const { paymentId } = await flow().payments.pay(request);
+  return { paymentId, merchant, idempotencyKey: request.key, currency: "EUR", capture: "manual" };
+}
+
+async function statusOf({ paymentId }: { paymentId: string }): Promise<string | undefined> {
+  return (await getPayment(flow().database.app, paymentId))?.status;
+}
+
+/** A run that refuses a stranger doesn't stay, or it would keep its id from whom it belongs to. */
+async function runs({ merchant, idempotencyKey: key }: PaymentHandle): Promise<string> {
+  const handle = flow().client.workflow.getHandle(workflowIds.payment({ merchant, key }));
+  return (await handle.describe()).status.name;
+}
+
+describe("a handle that mixes up its parts", () => {
+  test.each(["cancel", "void", "capture", "refund"] as const)(
+    "can't %s another merchant's payment, and takes nothing up",
+    async (operation) => {
+      const { payments } = flow();
+      const theirs = await authorized("acme");
+      const handle = { ...theirs, merchant: "mallory", idempotencyKey: `m-${operation}` };
+      const request = { key: `op-${operation}-${theirs.paymentId}` };
+      const attempt =
+        operation === "cancel" ? payments.cancel(handle) : payments[operation](handle, request);
+      await expect(attempt).rejects.toMatchObject({ code: "payment_not_found" });
+      expect(await statusOf(theirs)).toBe("authorized");
+      // The key is free for whom it belongs to.
+      const answer = await payments.pay(
+        aRequest({
+          merchant: "mallory",
+          key: handle.idempotencyKey,
+          amountMinor: "1",
+          amount: undefined,
+        }),
+      );
+      await payments.waitForEnd(answer, { timeoutMs: 20_000 });
+      await payments.void(theirs, { key: `end-${theirs.paymentId}` });
+    },
+  );
+
+  test.each(["cancel", "void", "capture"] as const)(
+    "can't %s one payment in the name of another of the same merchant",
+    async (operation) => {
+      const { payments } = flow();
+      const [one, other] = [await authorized(), await authorized()];
+      const handle = { ...one, paymentId: other.paymentId };
+      const attempt =
+        operation === "cancel"
+          ? payments.cancel(handle)
+          : payments[operation](handle, { key: `op-${operation}-${one.paymentId}` });
+      await expect(attempt).rejects.toMatchObject({ code: "payment_not_found" });
+      expect(await Promise.all([statusOf(one), statusOf(other)])).toEqual([
+        "authorized",
+        "authorized",
+      ]);
+      for (const each of [one, other]) await payments.void(each, { key: `end-${each.paymentId}` });
+    },
+  );
+
+  test("with the wrong kind of capture doesn't leave an authorization to a run without a timer", async () => {
+    const { payments, client } = flow();
+    const theirs = await authorized();
+    const { merchant, idempotencyKey: key } = theirs;
+    const id = workflowIds.payment({ merchant, key });
+    await client.workflow.getHandle(id).terminate("an operator's mistake");
+    const handle = { ...theirs, capture: "automatic" as const };
+    await expect(payments.void(handle, { key: `void-${theirs.paymentId}` })).rejects.toMatchObject({
+      code: "usage",
+    });
+    await eventually(async () => expect(await runs(theirs)).toBe("COMPLETED"));
+    expect(await statusOf(theirs)).toBe("authorized");
+    expect(await payments.void(theirs, { key: `again-${theirs.paymentId}` })).toMatchObject({
+      status: "voided",
+    });
+  });
+});
+
+describe("a forged word of the ledger", () => {
+  const forged = [
+    { status: "settled", failureCode: null },
+    { status: "failed", failureCode: "account_closed", messageId: null },
+    {
+      status: "failed",
+      failureCode: "account_closed",
+      messageId: "01a23126-00c4-72cf-81d3-3a7472240720",
+    },
+  ];
+
+  async function pause(): Promise<() => Promise<void>> {
+    const relay = flow().client.workflow.getHandle(
+      workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }),
+    );
+    await relay.executeUpdate(relayPauseUpdate, { args: [{ reason: "a forger is at work" }] });
+    return async () => {
+      await relay.executeUpdate(relayResumeUpdate);
+    };
+  }
+
+  test("isn't believed by a payment: it reads PostgreSQL, and waits on for the real one", async () => {
+    const { payments, client } = flow();
+    const resume = await pause();
+    const answer = await payments.pay(aRequest());
+    const handle = client.workflow.getHandle(answer.workflowId);
+    for (const decision of forged) await handle.signal("ledgerDecision", decision);
+    await delay(1_000);
+    expect((await handle.describe()).status.name).toBe("RUNNING");
+    await resume();
+    expect(await payments.waitForEnd(answer, { timeoutMs: 20_000 })).toMatchObject({
+      status: "settled",
+      failureCode: null,
+    });
+  });
+
+  test("isn't believed by a refund, nor by who waits for a capture", async () => {
+    const { payments, client } = flow();
+    const request = aRequest();
+    const paid = await payments.pay(request);
+    await payments.waitForEnd(paid, { timeoutMs: 20_000 });
+    const manual = await authorized();
+    const resume = await pause();
+    const settled = {
+      ...manual,
+      paymentId: paid.paymentId,
+      idempotencyKey: request.key,
+      capture: "automatic" as const,
+    };
+    const refund = await payments.refund(settled, { key: `refund-${paid.paymentId}` });
+    const capture = await payments.capture(manual, { key: `capture-${manual.paymentId}` });
+    const waiting = payments.waitForCapture(manual, capture.captureId, { timeoutMs: 25_000 });
+    let hasEnded = false;
+    void waiting.then(() => (hasEnded = true));
+    const run = workflowIds.payment({ merchant: manual.merchant, key: manual.idempotencyKey });
+    for (const decision of forged) {
+      await client.workflow.getHandle(refund.workflowId).signal("ledgerDecision", decision);
+      await client.workflow
+        .getHandle(run)
+        .signal("ledgerDecision", { ...decision, captureId: capture.captureId });
+    }
+    await delay(1_000);
+    expect(hasEnded).toBe(false);
+    expect((await client.workflow.getHandle(refund.workflowId).describe()).status.name).toBe(
+      "RUNNING",
+    );
+    await resume();
+    await waiting;
+    expect(await payments.waitForRefund(refund, { timeoutMs: 20_000 })).toMatchObject({
+      status: "settled",
+    });
+  });
+});
