@@ -24,6 +24,12 @@ export const RECEIVE_MAX = 10;
 /** Short, so that a shutdown that lets the poll return is short too. */
 export const POLL_SECONDS = 5;
 
+/**
+ * Ours, whatever the queue's own is. What is received has its start or its end within a third of it (each call has a
+ * deadline), so nothing has to be prolonged; a dead worker's messages come again after it.
+ */
+const VISIBILITY_SECONDS = 30;
+
 /** Polls on one client and answers on another, so that open long polls never use up the sockets of the deletes. */
 export function createSqsReceiver({
   polling,
@@ -41,6 +47,7 @@ export function createSqsReceiver({
           QueueUrl: queueUrl,
           MaxNumberOfMessages: Math.min(max, RECEIVE_MAX),
           WaitTimeSeconds: POLL_SECONDS,
+          VisibilityTimeout: VISIBILITY_SECONDS,
           // Without this the receive count comes back empty.
           MessageSystemAttributeNames: ["ApproximateReceiveCount"],
         }),

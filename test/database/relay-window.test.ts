@@ -163,6 +163,38 @@ describe("publishOutbox", () => {
     expect(summaries.every(({ lostLeases }) => lostLeases === 0)).toBe(true);
   });
 
+  test("a poison row at the head of ten thousand holds back nobody but its own followers", async () => {
+    await events(10_000, 1);
+    const [head] = await database().admin<{ id: string }>(
+      "SELECT aggregate_id AS id FROM remit.outbox ORDER BY shard, aggregate_type, aggregate_id LIMIT 1",
+    );
+    await database().admin(
+      "INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, type, payload) VALUES (uuidv7(), 'thing', $1, 'thing.changed', '{}')",
+      [head?.id],
+    );
+    const publish: Publisher["publish"] = async (messages) =>
+      await Promise.resolve(
+        messages.map(({ aggregateId, messageId }): PublishResult => {
+          if (aggregateId === head?.id) return { kind: "fault", messageId, error: "too big" };
+          return { kind: "accepted", messageId, brokerMessageId: `sns-${messageId}` };
+        }),
+      );
+    const relay = startRelay(publish);
+    const published = async (): Promise<number> => 10_001 - (await unpublished());
+    // A window ends early after five thousand; the next one goes on.
+    await eventually(async () => expect(await published()).toBeGreaterThanOrEqual(5_000));
+    await relay.stop();
+    const next = startRelay(publish);
+    await eventually(async () => expect(await published()).toBe(9_999), { timeoutMs: 20_000 });
+    await next.stop();
+    const rows = await database().admin<{ attempts: number; status: string }>(
+      "SELECT attempts, status FROM remit.outbox WHERE aggregate_id = $1 ORDER BY aggregate_version",
+      [head?.id],
+    );
+    expect(rows[0]?.attempts).toBeGreaterThan(0);
+    expect(rows[1]).toEqual({ attempts: 0, status: "PENDING" });
+  });
+
   test("in an outage it burns nothing, asks with ten events at most, says why, and goes on by itself", async () => {
     await events(200, 1);
     let isAway = true;
