@@ -30,7 +30,8 @@ export async function capturePayment(
   if (malformed !== null) return malformed;
   const { paymentId, amountMinor, currency, final } = input;
   const captureId = uuidv7();
-  return await decideOnce<CaptureReceipt>(
+  const messageId = uuidv7();
+  const result = await decideOnce<CaptureReceipt>(
     database,
     {
       ...input,
@@ -39,7 +40,7 @@ export async function capturePayment(
       parameters: { paymentId, amountMinor, currency, final },
     },
     {
-      decide: async (tx, payment) => await capture(tx, { payment, input, captureId }),
+      decide: async (tx, payment) => await capture(tx, { payment, input, captureId, messageId }),
       receiptOf: ({ part, requestId }) =>
         part === null
           ? null
@@ -53,6 +54,8 @@ export async function capturePayment(
             },
     },
   );
+  const isOurs = "receipt" in result && result.receipt.captureId === captureId;
+  return isOurs ? { ...result, messageId } : result;
 }
 
 async function capture(
@@ -61,7 +64,13 @@ async function capture(
     payment,
     input,
     captureId,
-  }: { payment: PaymentState; input: CapturePaymentInput; captureId: string },
+    messageId,
+  }: {
+    payment: PaymentState;
+    input: CapturePaymentInput;
+    captureId: string;
+    messageId: string;
+  },
 ): Promise<CaptureReceipt | Refusal> {
   const { captures, now } = await readCaptures(tx, payment.paymentId);
   const { amountMinor, currency, final } = input;
@@ -82,7 +91,7 @@ async function capture(
   });
   const captured = payment.captured + amount;
   const event = newEvent({
-    messageId: uuidv7(),
+    messageId,
     type: "payment.captured",
     aggregateVersion: version + 1,
     time: now,

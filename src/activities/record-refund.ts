@@ -44,7 +44,8 @@ export async function recordRefund(
             },
     },
   );
-  return result.outcome === "recorded" ? { ...result, messageId } : result;
+  const isOurs = "receipt" in result && result.receipt.refundId === refundId;
+  return isOurs ? { ...result, messageId } : result;
 }
 
 async function refund(

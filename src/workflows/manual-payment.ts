@@ -22,6 +22,8 @@ import type {
 import { endOf, standingOf } from "./payment-end.ts";
 import { cancelPayment, handleOperations } from "./payment-operations.ts";
 import { startPayment } from "./payment-start.ts";
+import { createTurns } from "./turns.ts";
+import type { Turns } from "./turns.ts";
 
 const expirePayment = databaseStep<PaymentReference, PaymentStanding | null>(
   "expirePayment",
@@ -47,25 +49,30 @@ const LOOK_AGAIN_MS = 600_000;
  */
 export async function manualPayment(input: PaymentInput | PaymentReference): Promise<PaymentEnd> {
   const acceptance = createAcceptance(acceptUpdate);
+  const turns = createTurns();
   const decidedCaptures = new Set<string>();
+  const messages = new Map<string, string>();
   let hasNews = false;
   let hasEnded = false;
   handleOperations(acceptance, {
+    turns,
     onStanding: () => (hasNews = true),
-    onDecision: ({ captureId }) => {
+    // A hint can be sent by hand: of a capture that this run recorded it must name the message.
+    onDecision: ({ captureId, messageId }) => {
       hasNews = true;
-      if (captureId !== undefined) decidedCaptures.add(captureId);
+      if (captureId === undefined) return;
+      if ((messages.get(captureId) ?? messageId) === messageId) decidedCaptures.add(captureId);
     },
+    onCapture: (captureId, messageId) => messages.set(captureId, messageId),
   });
   setHandler(
     captureEndUpdate,
     async ({ captureId }) => {
       await CancellationScope.nonCancellable(async () => {
-        // This run may have begun after the hint, and a hint can be sent by hand: PostgreSQL is asked.
-        while ((await readCapture({ captureId })) === "pending") {
-          await condition(() => hasEnded || decidedCaptures.delete(captureId));
-          if (hasEnded) return;
-        }
+        // This run may have begun after the hint: only what is pending is worth a wait.
+        const status = await turns(async () => await readCapture({ captureId }));
+        if (status !== "pending") return;
+        await condition(() => hasEnded || decidedCaptures.has(captureId));
       });
       return null;
     },
@@ -83,7 +90,7 @@ export async function manualPayment(input: PaymentInput | PaymentReference): Pro
     hasNews = false;
     return arrived;
   };
-  const end = await untilEnd(receipt, nextNews);
+  const end = await untilEnd(receipt, { nextNews, turns });
   hasEnded = true;
   await CancellationScope.nonCancellable(async () => await condition(allHandlersFinished));
   return endOf(receipt.paymentId, end);
@@ -92,25 +99,31 @@ export async function manualPayment(input: PaymentInput | PaymentReference): Pro
 /** Whether there was any within the time; the summary names the timer in the Web UI. */
 type NextNews = (untilMs: number, summary: string) => Promise<boolean>;
 
+interface Run {
+  readonly nextNews: NextNews;
+  readonly turns: Turns;
+}
+
 /** A cancel from outside voids what is not captured; what is captured goes on to be settled. */
-async function untilEnd(receipt: PaymentReceipt, nextNews: NextNews): Promise<PaymentStanding> {
+async function untilEnd(receipt: PaymentReceipt, run: Run): Promise<PaymentStanding> {
   try {
-    return await follow(receipt, nextNews);
+    return await follow(receipt, run);
   } catch (error) {
     if (!isCancellation(error)) throw error;
     return await CancellationScope.nonCancellable(async () => {
-      await cancelPayment({ paymentId: receipt.paymentId });
-      return await follow(receipt, nextNews);
+      const { paymentId } = receipt;
+      await run.turns(async () => await cancelPayment({ paymentId }));
+      return await follow(receipt, run);
     });
   }
 }
 
 async function follow(
   { paymentId, expiresAt }: PaymentReceipt,
-  nextNews: NextNews,
+  { nextNews, turns }: Run,
 ): Promise<PaymentStanding> {
   for (;;) {
-    const standing = await standingOf(paymentId);
+    const standing = await turns(async () => await standingOf(paymentId));
     if (isTerminal(standing.status)) return standing;
     setCurrentDetails(sentence({ paymentId, status: standing.status, expiresAt }));
     if (standing.status !== "authorized" || expiresAt === undefined) {
@@ -119,7 +132,7 @@ async function follow(
     }
     const leftMs = Date.parse(expiresAt) - Date.now();
     if (leftMs > 0 && (await nextNews(leftMs, "the authorization expires"))) continue;
-    const expired = await expirePayment({ paymentId });
+    const expired = await turns(async () => await expirePayment({ paymentId }));
     if (expired?.status === "authorized") await sleep(CLOCK_PAUSE);
   }
 }

@@ -13,6 +13,7 @@ import { PAYMENT_STATUSES } from "../domain/payment.ts";
 import { refused } from "./acceptance.ts";
 import type { Acceptance } from "./acceptance.ts";
 import { databaseStep } from "./database-step.ts";
+import type { Turns } from "./turns.ts";
 import {
   SEARCH_KEYS,
   cancelUpdate,
@@ -53,6 +54,8 @@ export const readPayment = databaseStep<PaymentReference, PaymentStanding | null
 export interface PaymentNews {
   readonly onStanding: (standing: PaymentStanding) => void;
   readonly onDecision: (decision: LedgerDecision) => void;
+  /** A capture that this run recorded, and the message that the ledger will decide. */
+  readonly onCapture?: (captureId: string, messageId: string) => void;
 }
 
 /**
@@ -61,8 +64,11 @@ export interface PaymentNews {
  */
 export function handleOperations(
   acceptance: Acceptance<PaymentReceipt>,
-  { onStanding, onDecision }: PaymentNews,
+  { turns, onStanding, onDecision, onCapture }: PaymentNews & { turns: Turns },
 ): void {
+  /** A cancelled run goes on until its captures are booked, and answers who asks in the meantime. */
+  const uncancelled = async <Output>(step: () => Promise<Output>): Promise<Output> =>
+    await CancellationScope.nonCancellable(async () => await turns(step));
   setHandler(
     ledgerDecisionSignal,
     (news) => {
@@ -87,7 +93,11 @@ export function handleOperations(
     captureUpdate,
     async (request) => {
       await own(acceptance, request);
-      const receipt = receiptOf(await uncancelled(capturePayment, request));
+      const result = await uncancelled(async () => await capturePayment(request));
+      const receipt = receiptOf(result);
+      if ("receipt" in result && result.messageId !== undefined) {
+        onCapture?.(receipt.captureId, result.messageId);
+      }
       onStanding({ status: receipt.final ? "captured" : "authorized", failureCode: null });
       return receipt;
     },
@@ -97,7 +107,7 @@ export function handleOperations(
     voidUpdate,
     async (request) => {
       await own(acceptance, request);
-      const receipt = receiptOf(await uncancelled(voidPayment, request));
+      const receipt = receiptOf(await uncancelled(async () => await voidPayment(request)));
       onStanding({ status: receipt.status, failureCode: null });
       return receipt;
     },
@@ -107,7 +117,7 @@ export function handleOperations(
     cancelUpdate,
     async (request) => {
       const { paymentId, requestId } = await own(acceptance, request);
-      const standing = await uncancelled(cancelPayment, { paymentId });
+      const standing = await uncancelled(async () => await cancelPayment({ paymentId }));
       const status = standing?.status ?? "failed";
       const changed = standing?.changed === true;
       const refusal = changed ? null : refuseCancel({ paymentId, status });
@@ -128,14 +138,6 @@ async function own(
   if (receipt.paymentId === paymentId) return receipt;
   const message = `${workflowInfo().workflowId} is not of payment ${paymentId}`;
   throw refused({ code: "payment_not_found", message, requestId: "" });
-}
-
-/** A cancelled run goes on until its captures are booked, and answers who asks in the meantime. */
-async function uncancelled<Input, Output>(
-  step: (input: Input) => Promise<Output>,
-  input: Input,
-): Promise<Output> {
-  return await CancellationScope.nonCancellable(async () => await step(input));
 }
 
 function receiptOf<Receipt>(result: RecordResult<Receipt>): Receipt {
