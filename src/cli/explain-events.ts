@@ -1,4 +1,9 @@
-import type { CaptureFact, PaymentFacts, RefundFact } from "../database/payment-facts.ts";
+import type {
+  CaptureFact,
+  OperatorFact,
+  PaymentFacts,
+  RefundFact,
+} from "../database/payment-facts.ts";
 import type { MessageTrace, TransactionTrace } from "../database/payment-trace.ts";
 import { formatMajor } from "../domain/money.ts";
 
@@ -14,6 +19,7 @@ export function whatHappened(facts: PaymentFacts): PaymentHappening[] {
   const happenings = [
     recorded(facts),
     ...facts.messages.flatMap((message) => messageHappenings(facts, message)),
+    ...facts.operatorActions.map((action) => operated(facts, action)),
     ...purgedHappenings(facts),
   ];
   // Stable: what one commit wrote within a millisecond stays in the order of the events.
@@ -36,7 +42,8 @@ function messageHappenings(facts: PaymentFacts, message: MessageTrace): PaymentH
   if (message.publishedAt !== null) {
     happenings.push({ at: message.publishedAt, step: "published", text: publishedText(message) });
   }
-  if (message.receivedAt !== null) {
+  // What an operator skipped never came: the inbox holds the decision for a copy that comes all the same.
+  if (message.receivedAt !== null && message.error !== "message_skipped") {
     happenings.push({
       at: message.receivedAt,
       step: "delivered",
@@ -45,7 +52,7 @@ function messageHappenings(facts: PaymentFacts, message: MessageTrace): PaymentH
   }
   const transaction = facts.transactions.find(({ messageId }) => messageId === message.messageId);
   if (transaction !== undefined) happenings.push(booked(facts, transaction, message.deliveries));
-  else if (message.outcome === "refused") {
+  else if (message.outcome === "refused" && message.error !== "message_skipped") {
     happenings.push({
       at: message.processedAt ?? message.createdAt,
       step: "refused",
@@ -53,6 +60,27 @@ function messageHappenings(facts: PaymentFacts, message: MessageTrace): PaymentH
     });
   }
   return happenings;
+}
+
+const OPERATIONS: Readonly<Record<string, string>> = {
+  "outbox.retry": "has it tried again from the first attempt on",
+  "outbox.skip": "skipped it, for ever: what waited for it ends",
+  "outbox.republish": "has it sent once more",
+  "outbox.republished": "has sent it once more",
+  "dlq.redrive": "sends it again from the dead-letter queue",
+  "dlq.discard": "took it out of the dead-letter queue",
+};
+
+function operated(
+  { messages }: PaymentFacts,
+  { at, action, actor, reason, messageId }: OperatorFact,
+): PaymentHappening {
+  const type = messages.find((message) => message.messageId === messageId)?.type ?? messageId;
+  return {
+    at,
+    step: "operator",
+    text: `${actor} and ${type}: ${OPERATIONS[action] ?? action} (${reason})`,
+  };
 }
 
 /** The change of state that an event stands for; null for the first one, which is told as the recording. */

@@ -11,6 +11,17 @@ export interface PaymentFacts extends PaymentTrace {
   readonly refunds: readonly RefundFact[];
   readonly holds: readonly HoldFact[];
   readonly accounts: readonly AccountFact[];
+  /** What people did to its messages, oldest first. */
+  readonly operatorActions: readonly OperatorFact[];
+}
+
+export interface OperatorFact {
+  readonly at: Date;
+  /** Such as `outbox.skip`. */
+  readonly action: string;
+  readonly actor: string;
+  readonly reason: string;
+  readonly messageId: string;
 }
 
 export interface PaymentFact {
@@ -92,6 +103,7 @@ export async function readPaymentFacts(
       refunds: await readRefunds(tx, paymentId),
       holds: await readHolds(tx, paymentId),
       accounts: await readAccounts(tx, payment),
+      operatorActions: await readOperatorActions(tx, paymentId),
       ...(await tracePayment(tx, paymentId)),
     };
   });
@@ -255,4 +267,20 @@ export async function readKeyFact(
     refusal: isRefused ? { code, message } : null,
     parameters,
   };
+}
+
+async function readOperatorActions(tx: Tx, paymentId: string): Promise<OperatorFact[]> {
+  return await tx.run<OperatorFact & Record<string, unknown>>(
+    {
+      name: "facts_operator_actions",
+      text: `SELECT a.created_at AS at, a.action, a.actor, a.reason, a.message_id AS "messageId"
+               FROM remit.outbox o
+               JOIN remit.operator_actions a ON a.message_id = o.id
+              WHERE o.aggregate_type = 'payment' AND o.aggregate_id = $1::uuid::text
+                 OR o.aggregate_type = 'refund'
+                    AND o.aggregate_id IN (SELECT r.id::text FROM remit.refunds r WHERE r.payment_id = $1::uuid)
+              ORDER BY a.id`,
+    },
+    [paymentId],
+  );
 }

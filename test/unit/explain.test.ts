@@ -81,6 +81,7 @@ function facts({
       purgedVersion: 0,
       ...payment,
     },
+    operatorActions: [],
     messages: [aMessage()],
     transactions: [],
     captures: [],
@@ -151,6 +152,35 @@ describe("what happened to a payment", () => {
     expect(text).toContain("held now: nothing");
     expect(text).toContain("nothing: it is settled, and that never changes");
     expect(text).not.toContain("What to do");
+  });
+
+  test("tells who skipped an event and why, and not that it was delivered", () => {
+    const skipped = facts({
+      payment: { status: "failed", failureCode: "message_skipped" },
+      messages: [
+        aMessage({
+          status: "SKIPPED",
+          receivedAt: after(60),
+          processedAt: after(60),
+          outcome: "refused",
+          error: "message_skipped",
+        }),
+      ],
+      operatorActions: [
+        {
+          at: after(60),
+          action: "outbox.skip",
+          actor: "ana@desk",
+          reason: "told by phone",
+          messageId: MESSAGE,
+        },
+      ],
+    });
+    const story = whatHappened(skipped).map(({ step, text }) => `${step}: ${text}`);
+    expect(story).toHaveLength(2);
+    expect(story[1]).toBe(
+      "operator: ana@desk and payment.created: skipped it, for ever: what waited for it ends (told by phone)",
+    );
   });
 
   test("is told from the ledger where retention has purged the events", () => {
