@@ -1,3 +1,4 @@
+import { Client } from "pg";
 import { publishOutbox } from "../../src/activities/publish-outbox.ts";
 import type { PublishOutboxDependencies } from "../../src/activities/publish-outbox.ts";
 import type { PublishOutboxSummary } from "../../src/activities/relay-progress.ts";
@@ -161,6 +162,30 @@ describe("publishOutbox", () => {
     expect([...count.values()].every((times) => times === 1)).toBe(true);
     expect(summaries.reduce((sum, { published }) => sum + published, 0)).toBe(1_000);
     expect(summaries.every(({ lostLeases }) => lostLeases === 0)).toBe(true);
+  });
+
+  test("holds no transaction open while the broker takes its time, and waits for nobody else's", async () => {
+    const stranger = new Client({ connectionString: database().adminUrl });
+    await stranger.connect();
+    await stranger.query("BEGIN; SELECT pg_current_xact_id()");
+    await events(20, 1);
+    const sending = Promise.withResolvers<undefined>();
+    const letGo = Promise.withResolvers<undefined>();
+    const relay = startRelay(async (messages) => {
+      sending.resolve(undefined);
+      await letGo.promise;
+      return accept(messages);
+    });
+    await sending.promise;
+    const open = await database().admin(
+      "SELECT state, query FROM pg_stat_activity WHERE application_name = 'test' AND datname = current_database() AND xact_start IS NOT NULL AND state <> 'active'",
+    );
+    expect(open).toEqual([]);
+    letGo.resolve(undefined);
+    await eventually(async () => expect(await unpublished()).toBe(0));
+    await relay.stop();
+    await stranger.query("ROLLBACK");
+    await stranger.end();
   });
 
   test("a poison row at the head of ten thousand holds back nobody but its own followers", async () => {

@@ -2,7 +2,7 @@ import type { ChildProcess } from "node:child_process";
 import { GetQueueAttributesCommand } from "@aws-sdk/client-sqs";
 import { getPayment } from "../../src/database/payment-queries.ts";
 import { outboxStatus } from "../../src/database/outbox-view-queries.ts";
-import { workflowIds } from "../../src/domain/ids.ts";
+import { scheduleIds, workflowIds } from "../../src/domain/ids.ts";
 import { createSqsClient } from "../../src/messaging/aws-clients.ts";
 import {
   relayPauseUpdate,
@@ -140,6 +140,23 @@ describe("another number of ranges", () => {
       timeoutMs: 30_000,
     });
     await allSettled(await payMany(5));
+  }, 120_000);
+});
+
+describe("a relay that an operator terminates", () => {
+  test("is started again by the supervisor's Schedule, and what waited goes out", async () => {
+    const { client } = flow();
+    worker = await flow().startWorker();
+    await allSettled(await payMany(2));
+    const relay = client.workflow.getHandle(workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }));
+    await relay.terminate("by hand");
+    const paymentIds = await payMany(3);
+    const supervisor = client.schedule.getHandle(scheduleIds.supervisor);
+    await eventually(async () => {
+      await supervisor.trigger();
+      expect((await relay.describe()).status.name).toBe("RUNNING");
+    });
+    await allSettled(paymentIds);
   }, 120_000);
 });
 
