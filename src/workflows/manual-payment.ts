@@ -10,7 +10,7 @@ import {
 import { isTerminal } from "../domain/payment.ts";
 import type { PartStatus } from "../domain/payment.ts";
 import { createAcceptance } from "./acceptance.ts";
-import { databaseStep } from "./database-step.ts";
+import { remoteStep } from "./database-step.ts";
 import { acceptUpdate, captureEndUpdate } from "./messages.ts";
 import type {
   PaymentEnd,
@@ -22,15 +22,13 @@ import type {
 import { endOf, standingOf } from "./payment-end.ts";
 import { cancelPayment, handleOperations } from "./payment-operations.ts";
 import { startPayment } from "./payment-start.ts";
-import { createTurns } from "./turns.ts";
-import type { Turns } from "./turns.ts";
 
-const expirePayment = databaseStep<PaymentReference, PaymentStanding | null>(
+const expirePayment = remoteStep<PaymentReference, PaymentStanding | null>(
   "expirePayment",
   "release what is not captured, if its time is over",
 );
 
-const readCapture = databaseStep<{ captureId: string }, PartStatus | null>(
+const readCapture = remoteStep<{ captureId: string }, PartStatus | null>(
   "readCapture",
   "how the capture stands in PostgreSQL",
 );
@@ -49,13 +47,11 @@ const LOOK_AGAIN_MS = 600_000;
  */
 export async function manualPayment(input: PaymentInput | PaymentReference): Promise<PaymentEnd> {
   const acceptance = createAcceptance(acceptUpdate);
-  const turns = createTurns();
   const decidedCaptures = new Set<string>();
   const messages = new Map<string, string>();
   let hasNews = false;
   let hasEnded = false;
   handleOperations(acceptance, {
-    turns,
     onStanding: () => (hasNews = true),
     // A hint can be sent by hand: of a capture that this run recorded it must name the message.
     onDecision: ({ captureId, messageId }) => {
@@ -70,8 +66,7 @@ export async function manualPayment(input: PaymentInput | PaymentReference): Pro
     async ({ captureId }) => {
       await CancellationScope.nonCancellable(async () => {
         // This run may have begun after the hint: only what is pending is worth a wait.
-        const status = await turns(async () => await readCapture({ captureId }));
-        if (status !== "pending") return;
+        if ((await readCapture({ captureId })) !== "pending") return;
         await condition(() => hasEnded || decidedCaptures.has(captureId));
       });
       return null;
@@ -90,7 +85,7 @@ export async function manualPayment(input: PaymentInput | PaymentReference): Pro
     hasNews = false;
     return arrived;
   };
-  const end = await untilEnd(receipt, { nextNews, turns });
+  const end = await untilEnd(receipt, nextNews);
   hasEnded = true;
   await CancellationScope.nonCancellable(async () => await condition(allHandlersFinished));
   return endOf(receipt.paymentId, end);
@@ -99,31 +94,25 @@ export async function manualPayment(input: PaymentInput | PaymentReference): Pro
 /** Whether there was any within the time; the summary names the timer in the Web UI. */
 type NextNews = (untilMs: number, summary: string) => Promise<boolean>;
 
-interface Run {
-  readonly nextNews: NextNews;
-  readonly turns: Turns;
-}
-
 /** A cancel from outside voids what is not captured; what is captured goes on to be settled. */
-async function untilEnd(receipt: PaymentReceipt, run: Run): Promise<PaymentStanding> {
+async function untilEnd(receipt: PaymentReceipt, nextNews: NextNews): Promise<PaymentStanding> {
   try {
-    return await follow(receipt, run);
+    return await follow(receipt, nextNews);
   } catch (error) {
     if (!isCancellation(error)) throw error;
     return await CancellationScope.nonCancellable(async () => {
-      const { paymentId } = receipt;
-      await run.turns(async () => await cancelPayment({ paymentId }));
-      return await follow(receipt, run);
+      await cancelPayment({ paymentId: receipt.paymentId });
+      return await follow(receipt, nextNews);
     });
   }
 }
 
 async function follow(
   { paymentId, expiresAt }: PaymentReceipt,
-  { nextNews, turns }: Run,
+  nextNews: NextNews,
 ): Promise<PaymentStanding> {
   for (;;) {
-    const standing = await turns(async () => await standingOf(paymentId));
+    const standing = await standingOf(paymentId);
     if (isTerminal(standing.status)) return standing;
     setCurrentDetails(sentence({ paymentId, status: standing.status, expiresAt }));
     if (standing.status !== "authorized" || expiresAt === undefined) {
@@ -132,7 +121,7 @@ async function follow(
     }
     const leftMs = Date.parse(expiresAt) - Date.now();
     if (leftMs > 0 && (await nextNews(leftMs, "the authorization expires"))) continue;
-    const expired = await turns(async () => await expirePayment({ paymentId }));
+    const expired = await expirePayment({ paymentId });
     if (expired?.status === "authorized") await sleep(CLOCK_PAUSE);
   }
 }

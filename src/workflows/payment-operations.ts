@@ -12,8 +12,7 @@ import { refuseCancel } from "../domain/operation-decisions.ts";
 import { PAYMENT_STATUSES } from "../domain/payment.ts";
 import { refused } from "./acceptance.ts";
 import type { Acceptance } from "./acceptance.ts";
-import { databaseStep } from "./database-step.ts";
-import type { Turns } from "./turns.ts";
+import { remoteStep } from "./database-step.ts";
 import {
   SEARCH_KEYS,
   cancelUpdate,
@@ -32,20 +31,20 @@ import type {
   PaymentStanding,
 } from "./messages.ts";
 
-const capturePayment = databaseStep<CapturePaymentInput, RecordResult<CaptureReceipt>>(
+const capturePayment = remoteStep<CapturePaymentInput, RecordResult<CaptureReceipt>>(
   "capturePayment",
   "key + capture + outbox row, in one commit",
 );
-const voidPayment = databaseStep<VoidPaymentInput, RecordResult<VoidReceipt>>(
+const voidPayment = remoteStep<VoidPaymentInput, RecordResult<VoidReceipt>>(
   "voidPayment",
   "key + release of the hold + outbox row, in one commit",
 );
 /** Ends the payment unless it is booked. */
-export const cancelPayment = databaseStep<PaymentReference, CancelledPayment | null>(
+export const cancelPayment = remoteStep<PaymentReference, CancelledPayment | null>(
   "cancelPayment",
   "release the hold and end the payment, unless it is booked",
 );
-export const readPayment = databaseStep<PaymentReference, PaymentStanding | null>(
+export const readPayment = remoteStep<PaymentReference, PaymentStanding | null>(
   "readPayment",
   "how the payment stands in PostgreSQL",
 );
@@ -64,11 +63,8 @@ export interface PaymentNews {
  */
 export function handleOperations(
   acceptance: Acceptance<PaymentReceipt>,
-  { turns, onStanding, onDecision, onCapture }: PaymentNews & { turns: Turns },
+  { onStanding, onDecision, onCapture }: PaymentNews,
 ): void {
-  /** A cancelled run goes on until its captures are booked, and answers who asks in the meantime. */
-  const uncancelled = async <Output>(step: () => Promise<Output>): Promise<Output> =>
-    await CancellationScope.nonCancellable(async () => await turns(step));
   setHandler(
     ledgerDecisionSignal,
     (news) => {
@@ -93,7 +89,7 @@ export function handleOperations(
     captureUpdate,
     async (request) => {
       await own(acceptance, request);
-      const result = await uncancelled(async () => await capturePayment(request));
+      const result = await uncancelled(capturePayment, request);
       const receipt = receiptOf(result);
       if ("receipt" in result && result.messageId !== undefined) {
         onCapture?.(receipt.captureId, result.messageId);
@@ -107,7 +103,7 @@ export function handleOperations(
     voidUpdate,
     async (request) => {
       await own(acceptance, request);
-      const receipt = receiptOf(await uncancelled(async () => await voidPayment(request)));
+      const receipt = receiptOf(await uncancelled(voidPayment, request));
       onStanding({ status: receipt.status, failureCode: null });
       return receipt;
     },
@@ -117,7 +113,7 @@ export function handleOperations(
     cancelUpdate,
     async (request) => {
       const { paymentId, requestId } = await own(acceptance, request);
-      const standing = await uncancelled(async () => await cancelPayment({ paymentId }));
+      const standing = await uncancelled(cancelPayment, { paymentId });
       const status = standing?.status ?? "failed";
       const changed = standing?.changed === true;
       const refusal = changed ? null : refuseCancel({ paymentId, status });
@@ -127,6 +123,14 @@ export function handleOperations(
     },
     { description: "End the payment unless it is booked; an authorization is voided" },
   );
+}
+
+/** A cancelled run goes on until its captures are booked, and answers who asks in the meantime. */
+async function uncancelled<Input, Output>(
+  step: (input: Input) => Promise<Output>,
+  input: Input,
+): Promise<Output> {
+  return await CancellationScope.nonCancellable(async () => await step(input));
 }
 
 /** The receipt of this run's payment; @throws where the request means another one, which this run doesn't touch */

@@ -11,8 +11,6 @@ import { acceptUpdate } from "./messages.ts";
 import type { PaymentEnd, PaymentInput, PaymentReference, PaymentStanding } from "./messages.ts";
 import { endOf, standingOf } from "./payment-end.ts";
 import { cancelPayment, handleOperations } from "./payment-operations.ts";
-import { createTurns } from "./turns.ts";
-import type { Turns } from "./turns.ts";
 import { startPayment } from "./payment-start.ts";
 import type { StartedPayment } from "./payment-start.ts";
 
@@ -25,10 +23,8 @@ import type { StartedPayment } from "./payment-start.ts";
  */
 export async function payment(input: PaymentInput | PaymentReference): Promise<PaymentEnd> {
   const acceptance = createAcceptance(acceptUpdate);
-  const turns = createTurns();
   const news: News[] = [];
   handleOperations(acceptance, {
-    turns,
     onStanding: (standing) => news.push({ ...standing, isRead: true, messageId: null }),
     onDecision: (hint) => news.push({ ...hint, isRead: false }),
   });
@@ -39,7 +35,7 @@ export async function payment(input: PaymentInput | PaymentReference): Promise<P
     if (start.end.failureCode !== "outcome_unknown") await condition(allHandlersFinished);
     return start.end;
   }
-  const end = await untilDecided(start, { news, turns });
+  const end = await untilDecided(start, news);
   await CancellationScope.nonCancellable(async () => await condition(allHandlersFinished));
   return endOf(start.receipt.paymentId, end);
 }
@@ -50,25 +46,25 @@ type News = PaymentStanding & { readonly isRead: boolean; readonly messageId: st
 /** Waits for the ledger's word; a cancel from outside becomes a cancelled payment, unless the books came first. */
 async function untilDecided(
   { receipt: { paymentId, status }, messageId }: StartedPayment,
-  { news, turns }: { news: News[]; turns: Turns },
+  news: News[],
 ): Promise<PaymentStanding> {
   setCurrentDetails(
     `Recorded as \`${paymentId}\`: the amount is held, its event is on the way to the ledger.`,
   );
   try {
-    if (isTerminal(status)) return await turns(async () => await standingOf(paymentId));
+    if (isTerminal(status)) return await standingOf(paymentId);
     for (;;) {
       await condition(() => news.some((told) => isTerminal(told.status)));
       const told = news.splice(0).filter((each) => isTerminal(each.status));
       const certain = told.find((each) => each.isRead || each.messageId === messageId);
       if (certain !== undefined && (certain.isRead || messageId !== null)) return certain;
-      const standing = await turns(async () => await standingOf(paymentId));
+      const standing = await standingOf(paymentId);
       if (isTerminal(standing.status)) return standing;
     }
   } catch (error) {
     if (!isCancellation(error)) throw error;
     return await CancellationScope.nonCancellable(async () => {
-      const standing = await turns(async () => await cancelPayment({ paymentId }));
+      const standing = await cancelPayment({ paymentId });
       if (standing === null) throw error;
       return standing;
     });

@@ -12,7 +12,7 @@ import { workflowIds } from "../domain/ids.ts";
 import { PART_STATUSES } from "../domain/payment.ts";
 import type { PartStanding } from "../activities/payment-activities.ts";
 import { createAcceptance } from "./acceptance.ts";
-import { databaseStep } from "./database-step.ts";
+import { databaseStep, remoteStep } from "./database-step.ts";
 import { SEARCH_KEYS, acceptRefundUpdate, ledgerDecisionSignal } from "./messages.ts";
 import type {
   LedgerDecision,
@@ -27,7 +27,7 @@ const recordRefund = databaseStep<RefundInput, RecordResult<RefundReceipt>>(
   "key + refund + hold + outbox row, in one commit",
 );
 
-const readRefund = databaseStep<{ refundId: string }, PartStanding | null>(
+const readRefund = remoteStep<{ refundId: string }, PartStanding | null>(
   "readRefund",
   "how the refund stands in PostgreSQL",
 );
