@@ -8,7 +8,8 @@ import { startGuard } from "../src/local/guard.ts";
 import { createDatabase, startPostgres } from "../src/local/postgres.ts";
 import { defaultCacheDir, ensureTemporalBinary } from "../src/local/temporal-binary.ts";
 import { startTemporal } from "../src/local/temporal.ts";
-import type { Service } from "../src/local/processes.ts";
+import type { Log, Service } from "../src/local/processes.ts";
+import { startLocalStack } from "./support/localstack.ts";
 import type { TestServices } from "./support/services.ts";
 
 /**
@@ -69,7 +70,7 @@ async function startServices(): Promise<TestServices> {
   const log = (line: string): void => void process.stderr.write(`${line}\n`);
   const started = await Promise.allSettled([
     startDatabase(),
-    startMessaging(),
+    startMessaging(log),
     startWorkflows(log),
   ]);
   const failure = started.find((result) => result.status === "rejected");
@@ -99,7 +100,19 @@ async function startDatabase(): Promise<Partial<TestServices>> {
   return { REMIT_TEST_ADMIN_DATABASE_URL: adminDatabaseUrl, REMIT_TEST_TEMPLATE: TEMPLATE };
 }
 
-async function startMessaging(): Promise<Partial<TestServices>> {
+/** `REMIT_TEST_BROKER=localstack` takes the second emulator: what holds with both isn't a trait of one. */
+async function startMessaging(log: Log): Promise<Partial<TestServices>> {
+  if (process.env["REMIT_TEST_BROKER"] === "localstack") {
+    const cacheDir = defaultCacheDir(process.env, REPOSITORY_DIR);
+    const second = await startLocalStack({
+      cacheDir,
+      dir: join(directory, "localstack"),
+      log,
+      guard,
+    });
+    services.push(second);
+    return { REMIT_TEST_AWS_ENDPOINT_URL: second.endpointUrl };
+  }
   const broker = await startBroker({ logFile: join(directory, "broker.log"), guard });
   services.push(broker);
   return { REMIT_TEST_AWS_ENDPOINT_URL: broker.endpointUrl };

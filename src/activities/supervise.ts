@@ -15,6 +15,8 @@ import type {
 } from "../database/supervision-queries.ts";
 import { workflowIds } from "../domain/ids.ts";
 import type { LedgerDecision } from "../workflows/messages.ts";
+import { Attempts } from "./attempts.ts";
+import { expirePayment } from "./end-authorization.ts";
 
 export interface SupervisionInput {
   /** Where the last run's look at waiting authorizations ended. */
@@ -30,6 +32,11 @@ export interface SupervisionSummary {
   readonly runsTold: number;
   /** Not settled in time; marked in Temporal for who looks there. */
   readonly overdue: number;
+  /** Authorizations whose time was over and whose runs didn't end them. */
+  readonly expired: number;
+  /** What could not be looked at this time, and the first reason; the others were. */
+  readonly failed: number;
+  readonly firstFailure: string | null;
   /** For the next run. */
   readonly after: string;
 }
@@ -42,7 +49,7 @@ export interface SupervisionDependencies {
   readonly startPayment: (payment: RecordedPayment) => Promise<boolean>;
   /** The same of a refund. */
   readonly startRefund: (refund: RecordedRefund) => Promise<boolean>;
-  /** Marks the payment's run as overdue; once a run, however often it is called. */
+  /** Marks the payment's run as overdue, or replaces one whose tasks keep failing; harmless however often it is called. */
   readonly markOverdue: (payment: RecordedPayment) => Promise<void>;
   /** Starts the booking of a message whose delivery, or whose workflow, was lost; harmless where it still comes. */
   readonly startLedgerEntry: (message: LostMessage) => Promise<boolean>;
@@ -76,16 +83,22 @@ export function createSupervisorActivities(
   const { database, startRelays, startPayment, startRefund } = dependencies;
   return {
     async startMissing({ after = FIRST_ID } = {}) {
-      const relays = await startRelays();
-      const tally = { workflowsStarted: 0, messagesTakenUp: 0, overdue: 0 };
+      const attempts = new Attempts();
+      const tally = { workflowsStarted: 0, messagesTakenUp: 0, overdue: 0, expired: 0 };
+      const relays = await attempts.make(startRelays);
       const takeUp = async <Recorded>(
         late: readonly Late<Recorded>[],
         start: (recorded: Recorded) => Promise<boolean>,
       ): Promise<void> => {
         for (const { recorded, lost } of late) {
-          if (await start(recorded)) tally.workflowsStarted += 1;
-          for (const message of lost) await dependencies.startLedgerEntry(message);
-          tally.messagesTakenUp += lost.length;
+          const hasStarted = await attempts.make(async () => await start(recorded));
+          if (hasStarted === true) tally.workflowsStarted += 1;
+          for (const message of lost) {
+            const isTaken = await attempts.make(
+              async () => await dependencies.startLedgerEntry(message),
+            );
+            if (isTaken !== undefined) tally.messagesTakenUp += 1;
+          }
         }
       };
       const payments = async (due: boolean, from: string): Promise<Walk> =>
@@ -96,9 +109,15 @@ export function createSupervisorActivities(
             overdueAfterSeconds: OVERDUE_AFTER_SECONDS,
           });
           await takeUp(late, startPayment);
-          const overdue = late.filter(({ isOverdue }) => isOverdue);
-          for (const { recorded } of overdue) await dependencies.markOverdue(recorded);
-          tally.overdue += overdue.length;
+          for (const { recorded, isStranded } of late.filter(({ isOverdue }) => isOverdue)) {
+            tally.overdue += 1;
+            await attempts.make(async () => await dependencies.markOverdue(recorded));
+            if (!isStranded || recorded.capture !== "manual") continue;
+            const end = await attempts.make(
+              async () => await expirePayment(database, recorded.paymentId),
+            );
+            if (end?.status !== "authorized") tally.expired += 1;
+          }
           return late.map(({ recorded }) => recorded.paymentId);
         });
       const due = await payments(true, FIRST_ID);
@@ -109,12 +128,16 @@ export function createSupervisorActivities(
         await takeUp(late, startRefund);
         return late.map(({ recorded }) => recorded.refundId);
       });
+      const runsTold = await attempts.make(async () => await tellEnded(dependencies));
+      const { failed, firstFailure } = attempts;
       return {
-        relays,
+        relays: relays ?? 0,
         openPayments: due.count + waiting.count,
         openRefunds: refunds.count,
         ...tally,
-        runsTold: await tellEnded(dependencies),
+        runsTold: runsTold ?? 0,
+        failed,
+        firstFailure,
         after: waiting.after,
       };
     },

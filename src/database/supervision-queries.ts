@@ -44,6 +44,8 @@ export interface Late<Recorded> {
 /** A payment that is late; overdue where it has stood still for longer than a person should have to find out by himself. */
 export interface LatePayment extends Late<RecordedPayment> {
   readonly isOverdue: boolean;
+  /** Overdue for three times as long: what people and its run were told helped nothing. */
+  readonly isStranded: boolean;
 }
 
 export interface LatePage {
@@ -78,12 +80,13 @@ export async function latePayments(
     overdueAfterSeconds,
   }: LatePage & { due: boolean; overdueAfterSeconds: number },
 ): Promise<LatePayment[]> {
-  const rows = await tx.run<RecordedRow & Pick<LatePayment, "lost" | "isOverdue">>(
+  const rows = await tx.run<RecordedRow & Pick<LatePayment, "lost" | "isOverdue" | "isStranded">>(
     {
       name: "late_payments",
       text: `SELECT ${RECORDED_PAYMENT}, events.lost,
                     (p.status <> 'authorized' OR p.expires_at < clock_timestamp())
-                    AND p.updated_at < clock_timestamp() - $5 * interval '1 second' AS "isOverdue"
+                    AND p.updated_at < clock_timestamp() - $5 * interval '1 second' AS "isOverdue",
+                    coalesce(greatest(p.expires_at, p.updated_at), p.updated_at) < clock_timestamp() - 3 * $5 * interval '1 second' AS "isStranded"
                FROM remit.payments p
                JOIN remit.idempotency_keys k ON k.merchant = p.merchant AND k.key = p.idempotency_key
               CROSS JOIN LATERAL (
@@ -100,10 +103,11 @@ export async function latePayments(
     },
     [olderThanSeconds, after, limit, due, overdueAfterSeconds],
   );
-  return rows.map(({ lost, isOverdue, ...row }) => ({
+  return rows.map(({ lost, isOverdue, isStranded, ...row }) => ({
     recorded: toRecorded(row),
     lost,
     isOverdue,
+    isStranded,
   }));
 }
 

@@ -21,9 +21,12 @@ export function superviseAtBoot({
   const run = async (): Promise<void> => {
     while (!signal.aborted) {
       try {
-        await supervision.startMissing();
+        const { relays, failed, firstFailure } = await supervision.startMissing();
         await ensureSchedules(client);
-        return;
+        if (failed > 0) logger.warn({ failed, firstFailure }, "supervision left some out");
+        // The Schedule goes on with single payments; a relay must be there from the start.
+        if (relays > 0) return;
+        await delay(RETRY_MS, undefined, { signal }).catch(() => undefined);
       } catch (err) {
         logger.warn({ err }, "supervision failed, tried again");
         await delay(RETRY_MS, undefined, { signal }).catch(() => undefined);

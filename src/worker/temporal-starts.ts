@@ -116,17 +116,26 @@ async function adoptPayment(client: Client, payment: RecordedPayment): Promise<b
   );
 }
 
-/** A fixed update id: Temporal answers a second call of one run from what it has stored, without a new event. */
-async function markOverdue(
-  client: Client,
-  { merchant, idempotencyKey: key }: RecordedPayment,
-): Promise<void> {
+/** One that is merely slow, or whose worker was killed, doesn't fail so often in a row. */
+const FAILED_TASKS_MAX = 5;
+
+/**
+ * A fixed update id: Temporal answers a second call of one run from what it has stored, without a new event. A run whose
+ * tasks keep failing can't be marked: it is replaced by one that goes on from PostgreSQL.
+ */
+async function markOverdue(client: Client, payment: RecordedPayment): Promise<void> {
+  const { merchant, idempotencyKey: key } = payment;
   const handle = client.workflow.getHandle(workflowIds.payment({ merchant, key }));
   try {
     await handle.startUpdate(overdueUpdate, { updateId: "overdue", waitForStage: "ACCEPTED" });
   } catch (error) {
     // It has ended in the meantime.
-    if (!(error instanceof WorkflowNotFoundError)) throw error;
+    if (error instanceof WorkflowNotFoundError) return;
+    const { raw } = await handle.describe();
+    const attempt = raw.pendingWorkflowTask?.attempt ?? 0;
+    if (attempt <= FAILED_TASKS_MAX) throw error;
+    await handle.terminate(`its workflow task failed ${attempt} times: replaced by the supervisor`);
+    await adoptPayment(client, payment);
   }
 }
 

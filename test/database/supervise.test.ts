@@ -3,12 +3,22 @@ import { recordPayment } from "../../src/activities/record-payment.ts";
 import { createSupervisorActivities } from "../../src/activities/supervise.ts";
 import type { LongRuns } from "../../src/activities/supervise.ts";
 import type { LedgerDecision } from "../../src/workflows/messages.ts";
-import { aPayment, createdMessage, fundedAccount, useDatabase } from "../support/database.ts";
+import { getPayment } from "../../src/database/payment-queries.ts";
+import {
+  aPayment,
+  createdMessage,
+  expectInvariants,
+  fundedAccount,
+  useDatabase,
+} from "../support/database.ts";
 
 const database = useDatabase();
 
 /** Temporal as the supervisor asks it, with what it was asked. */
-function supervisorOf(runs: LongRuns = { payments: [], refunds: [] }) {
+function supervisorOf(
+  runs: LongRuns = { payments: [], refunds: [] },
+  isBroken: (paymentId: string) => boolean = () => false,
+) {
   const started: string[] = [];
   const told: [string, LedgerDecision][] = [];
   const overdue: string[] = [];
@@ -19,6 +29,7 @@ function supervisorOf(runs: LongRuns = { payments: [], refunds: [] }) {
     startPayment: async ({ paymentId }) => await start(paymentId),
     startRefund: async ({ refundId }) => await start(refundId),
     markOverdue: async ({ paymentId }) => {
+      if (isBroken(paymentId)) throw new Error(`the run of ${paymentId} is broken`);
       overdue.push(paymentId);
       await Promise.resolve();
     },
@@ -87,7 +98,38 @@ describe("startMissing", () => {
     const { startMissing, told } = supervisorOf(runs);
     expect(await startMissing()).toMatchObject({ runsTold: 1 });
     expect(told).toEqual([
-      [`payment:default:${ended.idempotencyKey}`, { status: "settled", failureCode: null }],
+      [
+        `payment:default:${ended.idempotencyKey}`,
+        { status: "settled", failureCode: null, messageId: null },
+      ],
     ]);
+  });
+
+  test("one run that can't be helped is counted, and stops the look at nobody else", async () => {
+    const [broken, other] = [await made("automatic", 1), await made("automatic", 1)];
+    const { startMissing, started, overdue } = supervisorOf(undefined, (id) => id === broken);
+    const summary = await startMissing();
+    expect(summary).toMatchObject({ failed: 1, firstFailure: `the run of ${broken} is broken` });
+    expect(started).toEqual(expect.arrayContaining([broken, other]));
+    expect(overdue).toContain(other);
+  });
+
+  test("Temporal away altogether is no matter of single payments: it fails as a whole", async () => {
+    for (let count = 0; count < 12; count += 1) await made("automatic", 1);
+    const { startMissing } = supervisorOf(undefined, () => true);
+    await expect(startMissing()).rejects.toThrow("is broken");
+  });
+
+  test("an authorization whose run didn't end it at its time is ended by the supervisor", async () => {
+    const stranded = await made("manual", 1);
+    await database().admin(
+      `SET session_replication_role = replica;
+       UPDATE remit.payments SET expires_at = now() - interval '20 minutes' WHERE id = '${stranded}';
+       SET session_replication_role = origin`,
+    );
+    const { startMissing } = supervisorOf();
+    expect(await startMissing()).toMatchObject({ expired: 1 });
+    expect(await getPayment(database().app, stranded)).toMatchObject({ status: "expired" });
+    await expectInvariants(database(), 3_600);
   });
 });

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { getPayment } from "../../src/database/payment-queries.ts";
 import type { PaymentHandle } from "../../src/client/workflow-starts.ts";
-import { workflowIds } from "../../src/domain/ids.ts";
+import { scheduleIds, workflowIds } from "../../src/domain/ids.ts";
 import { relayPauseUpdate, relayResumeUpdate } from "../../src/workflows/messages.ts";
 import { expectInvariants } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
@@ -95,6 +95,37 @@ describe("a handle that mixes up its parts", () => {
       status: "voided",
     });
   });
+});
+
+describe("a run whose tasks keep failing", () => {
+  test("is replaced by the supervisor when its payment is overdue, and the payment goes on", async () => {
+    const { payments, client, database } = flow();
+    const theirs = await authorized();
+    const { merchant, idempotencyKey: key, paymentId } = theirs;
+    const workflowId = workflowIds.payment({ merchant, key });
+    const run = client.workflow.getHandle(workflowId);
+    await run.terminate("to be taken by one that can't run");
+    await client.workflow.start("noSuchWorkflow", {
+      workflowId,
+      taskQueue: "manual-payments",
+      args: [],
+    });
+    await database.admin(
+      `SET session_replication_role = replica;
+       UPDATE remit.payments SET created_at = now() - interval '1 hour', updated_at = now() - interval '1 hour', expires_at = now() - interval '10 minutes' WHERE id = '${paymentId}';
+       SET session_replication_role = origin`,
+    );
+    const supervisor = client.schedule.getHandle(scheduleIds.supervisor);
+    await eventually(
+      async () => {
+        await supervisor.trigger();
+        expect(await statusOf(theirs)).toBe("expired");
+        expect((await run.describe()).type).toBe("manualPayment");
+      },
+      { timeoutMs: 100_000 },
+    );
+    await eventually(async () => expect(await runs(theirs)).toBe("COMPLETED"));
+  }, 120_000);
 });
 
 describe("a forged word of the ledger", () => {

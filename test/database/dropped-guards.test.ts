@@ -1,0 +1,305 @@
+import { v7 as uuidv7 } from "uuid";
+import {
+  entryRow,
+  eventRow,
+  paymentRows,
+  refundRows,
+  transactionRows,
+} from "../support/attacks.ts";
+import type { Statement } from "../support/attempt.ts";
+import { expectInvariants, fundedAccount, useDatabase } from "../support/database.ts";
+import { attackWithout, loosen } from "../support/dropped.ts";
+import { certainly, openScene, pay, setStatus } from "../support/money-operations.ts";
+import { openParts } from "../support/part-scene.ts";
+import type { Parts } from "../support/part-scene.ts";
+
+/**
+ * Planted faults: the guards of money are taken away one by one, in the order in which they stop an attack, until it goes
+ * through; where an invariant stands behind them, verify then finds it broken. All in transactions that are rolled back.
+ */
+const database = useDatabase();
+/** `late` was accepted for a destination that has closed since. */
+let ids: Parts & { rich: string; shop: string; pending: string; late: string; gone: string };
+
+beforeAll(async () => {
+  const { payer: rich, seller: shop, order } = await openScene(database());
+  const input = order({ amountMinor: "1000" });
+  await certainly("recorded", pay(input)(database().app));
+  const gone = await fundedAccount(database(), "gone");
+  const late = order({ amountMinor: "1", destination: gone });
+  await certainly("recorded", pay(late)(database().app));
+  await certainly("closed", setStatus(gone, "closed")(database().app));
+  const payments = { pending: input.paymentId, late: late.paymentId };
+  ids = { ...(await openParts(database())), ...payments, rich, shop, gone };
+});
+afterEach(async () => {
+  await expectInvariants(database());
+});
+
+type Guard = [name: string, takeAway: string];
+
+interface Case {
+  /** In the order in which they stop the attack. */
+  readonly guards: readonly Guard[];
+  readonly attack: () => Statement[];
+  /** The invariant that then is broken; null where the guards are all there is. */
+  readonly invariant: number | null;
+}
+
+const dropTrigger = (name: string, table: string): string =>
+  `DROP TRIGGER ${name} ON remit.${table}`;
+const dropConstraint = (name: string, table: string): Guard => [
+  name,
+  `ALTER TABLE remit.${table} DROP CONSTRAINT ${name}`,
+];
+const dropIndex = (name: string): Guard => [name, `DROP INDEX remit.${name}`];
+
+const ZERO_SUM: Guard = [
+  "ledger_transactions_zero_sum_check",
+  loosen("transaction_is_balanced", "entries < 2 OR unbalanced > 0"),
+];
+const CAPTURE_BOOKED: Guard = [
+  "captures_booked_check",
+  loosen("payment_is_whole", "p.capture = 'manual'"),
+];
+const HOLD: Guard = ["payments_hold_check", loosen("payment_is_whole", "held <> open")];
+const BOOKED: Guard = [
+  "payments_booked_check",
+  loosen(
+    "payment_is_whole",
+    "debited <> settled OR credited <> settled OR entries <> 2 * transactions OR (p.status = 'settled' AND settled = 0)",
+  ),
+];
+const CAPTURED: Guard = [
+  "payments_captured_check",
+  [
+    "p.captured_amount <> settled + pending",
+    "p.refunded_amount > settled",
+    "(p.status = 'captured' AND pending = 0)",
+  ]
+    .map((condition) => loosen("payment_is_whole", condition))
+    .join(";"),
+];
+const REFUND_BOOKED: Guard = [
+  "refunds_booked_check",
+  loosen(
+    "refund_is_whole",
+    "debited <> settled OR credited <> settled OR entries <> 2 * transactions",
+  ),
+];
+
+const anOrder = (key: string, amount: number): Statement[] =>
+  paymentRows({ key, from: ids.rich, to: ids.shop, amount });
+
+const CASES: Record<string, Case> = {
+  "a ledger transaction without entries": {
+    guards: [ZERO_SUM],
+    attack: () => transactionRows({ payment: ids.pending }),
+    invariant: 1,
+  },
+  "money out of nothing": {
+    guards: [ZERO_SUM, BOOKED],
+    attack: () => transactionRows({ payment: ids.pending }, [ids.shop, "credit", 1_000]),
+    invariant: 1,
+  },
+  "entries added to a transaction of long ago": {
+    guards: [
+      [
+        "ledger_transactions_closed_check",
+        loosen(
+          "ledger_entries_post",
+          "NOT EXISTS (SELECT FROM ledger_transactions WHERE id = new.transaction_id AND xact = pg_current_xact_id())",
+        ),
+      ],
+      BOOKED,
+      CAPTURE_BOOKED,
+    ],
+    attack: () => [
+      entryRow(ids.capture.transaction, ids.payer, "debit", 5),
+      entryRow(ids.capture.transaction, ids.seller, "credit", 5),
+    ],
+    invariant: 9,
+  },
+  "a payment booked again under another message": {
+    guards: [dropIndex("ledger_transactions_one_payment_key"), BOOKED],
+    attack: () =>
+      transactionRows(
+        { payment: ids.refund.payment },
+        [ids.payer, "debit", 1_000],
+        [ids.seller, "credit", 1_000],
+      ),
+    invariant: 9,
+  },
+  "a capture booked again under another message": {
+    guards: [dropConstraint("ledger_transactions_capture_key", "ledger_transactions"), BOOKED],
+    attack: () =>
+      transactionRows(
+        { payment: ids.capture.payment, kind: "capture", part: ids.capture.part },
+        [ids.payer, "debit", 1_000],
+        [ids.seller, "credit", 1_000],
+      ),
+    invariant: 9,
+  },
+  "a refund booked again under another message": {
+    guards: [
+      dropConstraint("ledger_transactions_refund_key", "ledger_transactions"),
+      REFUND_BOOKED,
+    ],
+    attack: () =>
+      transactionRows(
+        { payment: ids.refund.payment, kind: "refund", part: ids.refund.part },
+        [ids.seller, "debit", 100],
+        [ids.payer, "credit", 100],
+      ),
+    invariant: 9,
+  },
+  "a payment of more than there is": {
+    guards: [dropConstraint("accounts_available_check", "accounts")],
+    attack: () => anOrder("beyond", 9_001),
+    invariant: 5,
+  },
+  "a second payment for a key": {
+    guards: [dropConstraint("payments_merchant_key_key", "payments")],
+    attack: () => [...anOrder("twice", 1), ...anOrder("twice", 1)],
+    invariant: 6,
+  },
+  "a second hold for one payment": {
+    guards: [dropIndex("holds_payment_key"), HOLD],
+    attack: () => [
+      [
+        "INSERT INTO remit.holds (id, account_id, payment_id, amount) VALUES ($1, $2, $3, 1000)",
+        uuidv7(),
+        ids.rich,
+        ids.pending,
+      ],
+    ],
+    invariant: null,
+  },
+  "a hold that comes back": {
+    guards: [["holds_shrink_check", loosen("holds_derive", "new.remaining > old.remaining")], HOLD],
+    attack: () => [
+      [
+        "UPDATE remit.holds SET remaining = 5 WHERE payment_id = $1 AND refund_id IS NULL",
+        ids.refund.payment,
+      ],
+    ],
+    invariant: 3,
+  },
+  "a voided authorization that is said to have expired": {
+    guards: [["payments_transition_check", dropTrigger("payments_transition", "payments")]],
+    attack: () => [["UPDATE remit.payments SET status = 'expired' WHERE id = $1", ids.voided]],
+    invariant: 7,
+  },
+  "a capture of a payment that is booked as a whole": {
+    guards: [["captures_manual_check", dropTrigger("captures_manual", "captures")]],
+    attack: () => [
+      [
+        "INSERT INTO remit.captures (id, payment_id, idempotency_key, amount, final) VALUES ($1, $2, 'k', 1, false)",
+        uuidv7(),
+        ids.refund.payment,
+      ],
+    ],
+    invariant: null,
+  },
+  "a capture beside the open one": {
+    guards: [dropIndex("captures_one_open_key"), CAPTURED],
+    attack: () => [
+      [
+        "INSERT INTO remit.captures (id, payment_id, idempotency_key, amount, final) VALUES ($1, $2, 'k', 1, false)",
+        uuidv7(),
+        ids.openCapture.payment,
+      ],
+    ],
+    invariant: 4,
+  },
+  "a refund of more than was captured": {
+    guards: [dropConstraint("payments_amounts_check", "payments"), CAPTURED],
+    attack: () => refundRows({ payment: ids.refund.payment, account: ids.seller, amount: 901 }),
+    invariant: 4,
+  },
+  "a refund of what is not booked yet": {
+    guards: [CAPTURED],
+    attack: () =>
+      refundRows({ payment: ids.finalCapture.payment, account: ids.seller, amount: 1_000 }),
+    invariant: null,
+  },
+  "a refund in another currency": {
+    guards: [
+      ["refunds_payment_currency_check", loosen("refund_is_whole", "r.currency <> p.currency")],
+    ],
+    attack: () =>
+      refundRows({ payment: ids.refund.payment, account: ids.seller, amount: 1 }).map(
+        ([text, ...values]) => [text.replace("'EUR'", "'USD'"), ...values],
+      ),
+    invariant: null,
+  },
+  "a settled refund called failed": {
+    guards: [
+      ["refunds_transition_check", dropTrigger("refunds_transition", "refunds")],
+      REFUND_BOOKED,
+    ],
+    attack: () => [
+      [
+        "UPDATE remit.refunds SET status = 'failed', failure_code = 'x', settled_at = NULL WHERE id = $1",
+        ids.refund.part,
+      ],
+    ],
+    invariant: 4,
+  },
+  "an account closed over its money": {
+    guards: [dropConstraint("accounts_closed_check", "accounts")],
+    attack: () => [["UPDATE remit.accounts SET status = 'closed' WHERE id = $1", ids.rich]],
+    invariant: null,
+  },
+  "a booking to an account that has closed": {
+    guards: [
+      [
+        "ledger_entries_account_open_check",
+        loosen("ledger_entries_post", "status <> 'closed'", "true"),
+      ],
+      dropConstraint("accounts_closed_check", "accounts"),
+    ],
+    attack: () => [
+      ["UPDATE remit.holds SET remaining = 0 WHERE payment_id = $1", ids.late],
+      ...transactionRows({ payment: ids.late }, [ids.rich, "debit", 1], [ids.gone, "credit", 1]),
+      eventRow("payment", ids.late, "payment.settled"),
+      [
+        "UPDATE remit.payments SET status = 'settled', captured_amount = 1, version = 2, settled_at = now() WHERE id = $1",
+        ids.late,
+      ],
+    ],
+    invariant: null,
+  },
+  "an acceptance called a refusal": {
+    guards: [
+      [
+        "idempotency_keys_decided_check",
+        dropTrigger("idempotency_keys_decided", "idempotency_keys"),
+      ],
+    ],
+    attack: () => [
+      [
+        `UPDATE remit.idempotency_keys SET outcome = '{"decision": "refused"}' WHERE outcome ->> 'paymentId' = $1 AND operation = 'pay'`,
+        ids.pending,
+      ],
+    ],
+    invariant: 10,
+  },
+  "an event thrown away before it was published": {
+    guards: [["outbox_purge_check", dropTrigger("outbox_purge", "outbox")]],
+    attack: () => [["DELETE FROM remit.outbox WHERE aggregate_id = $1", ids.pending]],
+    invariant: null,
+  },
+};
+
+test.each(Object.entries(CASES))("%s", async (_name, { guards, attack, invariant }) => {
+  for (const [position, [name]] of guards.entries()) {
+    const takeAway = guards.slice(0, position).map(([, sql]) => sql);
+    const stopped = await attackWithout(database(), { takeAway, statements: attack() });
+    expect(stopped.stoppedBy).toBe(name);
+  }
+  const takeAway = guards.map(([, sql]) => sql);
+  const { stoppedBy, broken } = await attackWithout(database(), { takeAway, statements: attack() });
+  expect(stoppedBy).toBe("nothing");
+  expect(broken).toEqual(expect.arrayContaining(invariant === null ? [] : [invariant]));
+});

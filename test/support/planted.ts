@@ -1,0 +1,32 @@
+import { Client } from "pg";
+import type { Pool } from "pg";
+import { verify } from "../../src/database/invariants.ts";
+import type { VerifyReport } from "../../src/database/invariants.ts";
+import type { TestDatabase } from "./database.ts";
+
+/** What `verify` finds after the superuser has run this with all triggers off; nothing of it stays. */
+export async function verifyPlanted(
+  { app, adminUrl }: Pick<TestDatabase, "app" | "adminUrl">,
+  sql: string,
+): Promise<VerifyReport> {
+  const client = new Client({ connectionString: adminUrl });
+  await client.connect();
+  try {
+    await client.query("BEGIN");
+    await client.query("SET LOCAL session_replication_role = replica");
+    await client.query(sql);
+    return await verify({ ...app, pool: poolOf(client) }, { graceSeconds: 60 });
+  } finally {
+    await client.end();
+  }
+}
+
+/** A pool of this one connection, whose transaction goes on: what `verify` opens and ends is left out. */
+export function poolOf(client: Client): Pool {
+  const query = async (config: string | { text: string }): Promise<unknown> => {
+    if (typeof config === "string" && /^(BEGIN|COMMIT)/.test(config)) return undefined;
+    return await client.query(config);
+  };
+  const on = (): void => undefined;
+  return { connect: async () => ({ query, on, release: on }) } as unknown as Pool;
+}
