@@ -91,4 +91,37 @@ END $$;
 CREATE CONSTRAINT TRIGGER outbox_counted AFTER INSERT ON remit.outbox
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (new.aggregate_type IN ('payment', 'refund') AND new.aggregate_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$') EXECUTE FUNCTION remit.outbox_counted();
 --> statement-breakpoint
+-- The number of a payment's events is compared at commit; a change that leaves its version as it was has none.
+CREATE FUNCTION remit.payments_version() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'payment % changes from % to % and its version stays %', old.id, old.status, new.status, new.version
+    USING errcode = '23514', constraint = 'payments_events_check';
+END $$;
+--> statement-breakpoint
+CREATE TRIGGER payments_version BEFORE UPDATE ON remit.payments
+  FOR EACH ROW WHEN ((new.status <> old.status OR new.captured_amount <> old.captured_amount) AND new.version <= old.version)
+  EXECUTE FUNCTION remit.payments_version();
+--> statement-breakpoint
+-- The ledger books from the row and not from the message: what it has still to book is purged by nobody.
+CREATE FUNCTION remit.outbox_purge_awaited() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = remit, pg_temp AS $$
+DECLARE
+  awaited boolean;
+BEGIN
+  awaited := CASE old.type
+    WHEN 'payment.created' THEN EXISTS (SELECT FROM payments WHERE id = old.aggregate_id::uuid AND status = 'pending')
+    WHEN 'payment.captured' THEN EXISTS (SELECT FROM captures WHERE id = (old.payload #>> '{data,captureId}')::uuid AND status = 'pending')
+    ELSE EXISTS (SELECT FROM refunds WHERE id = old.aggregate_id::uuid AND status = 'pending') END;
+  IF awaited THEN
+    RAISE EXCEPTION 'outbox row % is still to be booked', old.id
+      USING errcode = '23514', constraint = 'outbox_purge_check';
+  END IF;
+  RETURN old;
+END $$;
+--> statement-breakpoint
+CREATE TRIGGER outbox_purge_awaited BEFORE DELETE ON remit.outbox
+  FOR EACH ROW WHEN (old.status = 'PUBLISHED'
+                     AND (old.aggregate_type, old.type) IN (('payment', 'payment.created'), ('payment', 'payment.captured'), ('refund', 'refund.created'))
+                     AND old.aggregate_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')
+  EXECUTE FUNCTION remit.outbox_purge_awaited();
+--> statement-breakpoint
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA remit FROM PUBLIC;

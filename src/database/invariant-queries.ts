@@ -78,6 +78,17 @@ export const INVARIANTS: readonly Invariant[] = [
        WHERE p.status IN ('pending', 'authorized', 'captured')
          AND NOT EXISTS (SELECT FROM remit.holds h WHERE h.payment_id = p.id AND h.refund_id IS NULL AND h.status = 'open')
       UNION ALL
+      SELECT format('payment %s of %s is %s and holds %s on %s, expected %s', p.id, p.amount, p.status, coalesce(h.remaining, 0), p.source, expected.held)
+        FROM remit.payments p
+        LEFT JOIN remit.holds h ON h.payment_id = p.id AND h.refund_id IS NULL AND h.account_id = p.source
+       CROSS JOIN LATERAL (SELECT CASE WHEN p.status = 'pending' THEN p.amount
+                                       WHEN p.status = 'authorized' THEN p.amount - coalesce(sum(c.amount) FILTER (WHERE c.status = 'settled'), 0)
+                                       WHEN p.status = 'captured' THEN coalesce(sum(c.amount) FILTER (WHERE c.status = 'pending'), 0)
+                                       ELSE 0 END AS held
+                             FROM remit.captures c
+                            WHERE c.payment_id = p.id) expected
+       WHERE p.status IN ('pending', 'authorized', 'captured') AND coalesce(h.remaining, 0) <> expected.held
+      UNION ALL
       SELECT format('refund %s of %s is %s and holds %s on %s', r.id, r.amount, r.status, coalesce(h.remaining, 0), p.destination)
         FROM remit.refunds r
         JOIN remit.payments p ON p.id = r.payment_id
@@ -97,7 +108,28 @@ export const INVARIANTS: readonly Invariant[] = [
        WHERE NOT (0 <= p.refunded_amount AND p.refunded_amount <= p.captured_amount AND p.captured_amount <= p.amount)
           OR p.refunded_amount <> coalesce(r.sum, 0)
           OR p.captured_amount <> CASE WHEN p.capture = 'manual' THEN coalesce(c.sum, 0)
-                                       WHEN p.status = 'settled' THEN p.amount ELSE 0 END`,
+                                       WHEN p.status = 'settled' THEN p.amount ELSE 0 END
+      UNION ALL
+      SELECT format('capture %s is of payment %s, which is captured at once', c.id, p.id)
+        FROM remit.captures c
+        JOIN remit.payments p ON p.id = c.payment_id
+       WHERE p.capture = 'automatic'
+      UNION ALL
+      SELECT format('payment %s has %s captures on their way', payment_id, count(*))
+        FROM remit.captures
+       WHERE status = 'pending'
+       GROUP BY payment_id
+      HAVING count(*) > 1
+      UNION ALL
+      SELECT format('payment %s is authorized and %s was its final capture', p.id, c.id)
+        FROM remit.captures c
+        JOIN remit.payments p ON p.id = c.payment_id
+       WHERE c.final AND c.status <> 'failed' AND p.status = 'authorized'
+      UNION ALL
+      SELECT format('refund %s is in %s, its payment %s in %s', r.id, r.currency, p.id, p.currency)
+        FROM remit.refunds r
+        JOIN remit.payments p ON p.id = r.payment_id
+       WHERE r.currency <> p.currency`,
   },
   {
     number: 5,
@@ -135,7 +167,12 @@ export const INVARIANTS: readonly Invariant[] = [
       SELECT format('payment %s is at version %s and has %s events', p.id, p.version, coalesce(h.last_version, 0))
         FROM remit.payments p
         LEFT JOIN remit.outbox_heads h ON h.aggregate_type = 'payment' AND h.aggregate_id = p.id::text
-       WHERE p.version <> coalesce(h.last_version, 0)`,
+       WHERE p.version <> coalesce(h.last_version, 0)
+      UNION ALL
+      SELECT format('refund %s is %s and has %s events', r.id, r.status, coalesce(h.last_version, 0))
+        FROM remit.refunds r
+        LEFT JOIN remit.outbox_heads h ON h.aggregate_type = 'refund' AND h.aggregate_id = r.id::text
+       WHERE coalesce(h.last_version, 0) <> CASE r.status WHEN 'pending' THEN 1 ELSE 2 END`,
   },
   {
     number: 7,
@@ -203,6 +240,22 @@ export const INVARIANTS: readonly Invariant[] = [
          AND o.published_at < clock_timestamp() - $1 * interval '1 second'
          AND NOT EXISTS (SELECT FROM remit.inbox i WHERE i.consumer = 'ledger' AND i.message_id = o.id)
          AND NOT EXISTS (SELECT FROM remit.ledger_transactions t WHERE t.message_id = o.id)
+      UNION ALL
+      SELECT format('%s %s is pending and %s', due.kind, due.id, CASE WHEN o.id IS NULL THEN 'its event is gone' ELSE 'its event ' || o.id || ' was skipped' END)
+        FROM (SELECT 'payment' AS kind, p.id, 'payment' AS aggregate_type, p.id AS aggregate_id, 'payment.created' AS type, NULL::uuid AS capture_id
+                FROM remit.payments p WHERE p.status = 'pending'
+               UNION ALL
+              SELECT 'capture', c.id, 'payment', c.payment_id, 'payment.captured', c.id FROM remit.captures c WHERE c.status = 'pending'
+               UNION ALL
+              SELECT 'refund', r.id, 'refund', r.id, 'refund.created', NULL FROM remit.refunds r WHERE r.status = 'pending') due
+        LEFT JOIN remit.outbox o
+               ON o.aggregate_type = due.aggregate_type AND o.aggregate_id = due.aggregate_id::text AND o.type = due.type
+              AND (due.capture_id IS NULL OR o.payload #>> '{data,captureId}' = due.capture_id::text)
+       WHERE o.id IS NULL OR o.status = 'SKIPPED'
+      UNION ALL
+      SELECT format('payment %s is authorized and was to expire at %s', p.id, p.expires_at)
+        FROM remit.payments p
+       WHERE p.status = 'authorized' AND p.expires_at < clock_timestamp() - ($1 + 1800) * interval '1 second'
       UNION ALL
       SELECT format('message %s is booked in the inbox and not in the ledger', i.message_id)
         FROM remit.inbox i
@@ -300,6 +353,23 @@ export const INVARIANTS: readonly Invariant[] = [
          AND NOT EXISTS (SELECT FROM remit.payments p
                           WHERE p.merchant = k.merchant AND p.idempotency_key = k.key
                             AND p.id::text = k.outcome ->> 'paymentId')
+      UNION ALL
+      SELECT format('key %s of %s is accepted and has no %s', k.key, k.merchant, k.operation)
+        FROM remit.idempotency_keys k
+       WHERE k.operation IN ('capture', 'refund') AND k.outcome ->> 'decision' = 'accepted'
+         AND NOT EXISTS (SELECT FROM remit.captures c JOIN remit.payments p ON p.id = c.payment_id
+                          WHERE k.operation = 'capture' AND p.merchant = k.merchant AND c.idempotency_key = k.key)
+         AND NOT EXISTS (SELECT FROM remit.refunds r JOIN remit.payments p ON p.id = r.payment_id
+                          WHERE k.operation = 'refund' AND p.merchant = k.merchant AND r.idempotency_key = k.key)
+      UNION ALL
+      SELECT format('%s %s has no accepted key', part.kind, part.id)
+        FROM (SELECT 'capture' AS kind, id, payment_id, idempotency_key FROM remit.captures
+               UNION ALL
+              SELECT 'refund', id, payment_id, idempotency_key FROM remit.refunds) part
+        JOIN remit.payments p ON p.id = part.payment_id
+       WHERE NOT EXISTS (SELECT FROM remit.idempotency_keys k
+                          WHERE k.merchant = p.merchant AND k.key = part.idempotency_key AND k.operation = part.kind
+                            AND k.outcome ->> 'decision' = 'accepted')
       UNION ALL
       SELECT format('payment %s has no key', p.id)
         FROM remit.payments p

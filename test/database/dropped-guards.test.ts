@@ -186,7 +186,10 @@ const CASES: Record<string, Case> = {
     invariant: 3,
   },
   "a voided authorization that is said to have expired": {
-    guards: [["payments_transition_check", dropTrigger("payments_transition", "payments")]],
+    guards: [
+      ["payments_transition_check", dropTrigger("payments_transition", "payments")],
+      ["payments_events_check", dropTrigger("payments_version", "payments")],
+    ],
     attack: () => [["UPDATE remit.payments SET status = 'expired' WHERE id = $1", ids.voided]],
     invariant: 7,
   },
@@ -199,7 +202,7 @@ const CASES: Record<string, Case> = {
         ids.refund.payment,
       ],
     ],
-    invariant: null,
+    invariant: 4,
   },
   "a capture beside the open one": {
     guards: [dropIndex("captures_one_open_key"), CAPTURED],
@@ -231,7 +234,7 @@ const CASES: Record<string, Case> = {
       refundRows({ payment: ids.refund.payment, account: ids.seller, amount: 1 }).map(
         ([text, ...values]) => [text.replace("'EUR'", "'USD'"), ...values],
       ),
-    invariant: null,
+    invariant: 4,
   },
   "a settled refund called failed": {
     guards: [
@@ -288,7 +291,7 @@ const CASES: Record<string, Case> = {
   "an event thrown away before it was published": {
     guards: [["outbox_purge_check", dropTrigger("outbox_purge", "outbox")]],
     attack: () => [["DELETE FROM remit.outbox WHERE aggregate_id = $1", ids.pending]],
-    invariant: null,
+    invariant: 9,
   },
 };
 

@@ -277,11 +277,32 @@ describe("payments", () => {
       await attempt(
         ["UPDATE remit.holds SET remaining = 0 WHERE payment_id = $1", pending],
         [
-          "UPDATE remit.payments SET status = 'settled', captured_amount = amount, settled_at = now() WHERE id = $1",
+          "UPDATE remit.payments SET status = 'settled', captured_amount = amount, settled_at = now(), version = 2 WHERE id = $1",
           pending,
         ],
       ),
     ).toBe("payments_booked_check");
+  });
+
+  test("a change whose version stays is one without its event", async () => {
+    expect(
+      await attempt(
+        ["UPDATE remit.holds SET remaining = 0 WHERE payment_id = $1", pending],
+        ["UPDATE remit.payments SET status = 'cancelled' WHERE id = $1", pending],
+      ),
+    ).toBe("payments_events_check");
+  });
+
+  test("what the ledger has still to book can't be purged, published or not", async () => {
+    expect(
+      await attempt(
+        [
+          "UPDATE remit.outbox SET status = 'PUBLISHED', broker_message_id = 'forged', published_at = now() WHERE aggregate_id = $1",
+          pending,
+        ],
+        ["DELETE FROM remit.outbox WHERE aggregate_id = $1", pending],
+      ),
+    ).toBe("outbox_purge_check");
   });
 
   test("a hold can't be let go while its payment is pending, and never grows", async () => {

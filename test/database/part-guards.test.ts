@@ -177,7 +177,12 @@ describe("an authorization", () => {
     ],
     [
       "that counts more as captured than its captures are",
-      () => [["UPDATE remit.payments SET captured_amount = 5000 WHERE id = $1", ids.authorized]],
+      () => [
+        [
+          "UPDATE remit.payments SET captured_amount = 5000, version = version + 1 WHERE id = $1",
+          ids.authorized,
+        ],
+      ],
       "payments_captured_check",
     ],
     [
@@ -189,7 +194,10 @@ describe("an authorization", () => {
       "voided with a capture on its way",
       () => [
         ["UPDATE remit.holds SET remaining = 0 WHERE payment_id = $1", ids.authorized],
-        ["UPDATE remit.payments SET status = 'voided' WHERE id = $1", ids.authorized],
+        [
+          "UPDATE remit.payments SET status = 'voided', version = version + 1 WHERE id = $1",
+          ids.authorized,
+        ],
       ],
       "payments_captured_check",
     ],
@@ -317,7 +325,10 @@ describe("planted faults: with a guard taken away, its attack goes through, and 
       "the whole payment",
       "DROP TRIGGER payments_whole ON remit.payments; DROP TRIGGER captures_whole ON remit.captures",
       ({ authorized }) => [
-        ["UPDATE remit.payments SET captured_amount = 5000 WHERE id = $1", authorized],
+        [
+          "UPDATE remit.payments SET captured_amount = 5000, version = version + 1 WHERE id = $1",
+          authorized,
+        ],
       ],
       4,
     ],
