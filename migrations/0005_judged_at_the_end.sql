@@ -91,6 +91,9 @@ END $$;
 CREATE CONSTRAINT TRIGGER outbox_counted AFTER INSERT ON remit.outbox
   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (new.aggregate_type IN ('payment', 'refund') AND new.aggregate_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$') EXECUTE FUNCTION remit.outbox_counted();
 --> statement-breakpoint
+-- Money of a currency enters and leaves there: closed, it would be closed for ever.
+ALTER TABLE remit.accounts ADD CONSTRAINT accounts_world_open_check CHECK (kind <> 'world' OR status <> 'closed');
+--> statement-breakpoint
 -- The number of a payment's events is compared at commit; a change that leaves its version as it was has none.
 CREATE FUNCTION remit.payments_version() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

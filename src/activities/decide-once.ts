@@ -71,7 +71,7 @@ function notFound({ paymentId, merchant }: OperationClaim): Refusal {
 
 /** A client may be any program: what the command line checks is checked again where it is decided. */
 export function refuseMalformedOperation(
-  request: { idempotencyKey: string; amountMinor?: string | null; reason?: string | null },
+  request: { idempotencyKey: string; amountMinor?: unknown; reason?: unknown },
   requestId: string,
 ): Extract<RecordResult<never>, { outcome: "malformed" | "refused" | "contradictory" }> | null {
   try {
@@ -79,7 +79,13 @@ export function refuseMalformedOperation(
     const { amountMinor } = request;
     // Any currency: minor units are digits in all of them.
     if (typeof amountMinor === "string") parseAmount({ amountMinor, currency: "EUR" });
+    else if (amountMinor !== undefined && amountMinor !== null) {
+      throw new DomainError("amount_invalid", "amountMinor: expected a string of digits");
+    }
     if (typeof request.reason === "string") assertText(request.reason, "reason");
+    else if (request.reason !== undefined && request.reason !== null) {
+      throw new DomainError("text_invalid", "reason: expected a text");
+    }
     return null;
   } catch (error) {
     if (!(error instanceof DomainError)) throw error;

@@ -106,6 +106,7 @@ function registerVoid(payment: Command): void {
     .action(async (id: string, options: PartOptions, command: Command) => {
       await operate(command, { id, key: options.key, request: {} }, async (at) => {
         const { replayed } = await at.payments.void(at.handle, { key: options.key });
+        await waitIfAsked(at, options);
         await printPayment(at, { replayed });
       });
     });
@@ -118,12 +119,22 @@ function registerCancel(payment: Command): void {
       about: "end a payment that is not booked yet; a repeat changes nothing",
       examples: ["remit payment cancel 0193a1f2-…"],
     }),
-  ).action(async (id: string, _options: unknown, command: Command) => {
+  ).action(async (id: string, options: Pick<PartOptions, "wait">, command: Command) => {
     await operate(command, { id, key: null, request: {} }, async (at) => {
       const { changed } = await at.payments.cancel(at.handle);
+      await waitIfAsked(at, options);
       await printPayment(at, { replayed: !changed });
     });
   });
+}
+
+/** A part that was captured before may still be on its way to the ledger. */
+async function waitIfAsked(
+  { payments, handle }: Operation,
+  options: Pick<PartOptions, "wait">,
+): Promise<void> {
+  const waitMs = waitMsOf(options);
+  if (waitMs !== null) await payments.waitForPayment(handle, { timeoutMs: waitMs });
 }
 
 function withPart(command: Command): Command {
@@ -144,7 +155,7 @@ function withWait(command: Command): Command {
 
 const WAIT_MS = 30_000;
 
-function waitMsOf({ wait }: PartOptions): number | null {
+function waitMsOf({ wait }: Pick<PartOptions, "wait">): number | null {
   if (wait === undefined) return null;
   return wait === true ? WAIT_MS : wait;
 }

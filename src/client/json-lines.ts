@@ -50,6 +50,10 @@ function parseObject(text: string, path: string): Record<string, unknown> {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw new DomainError("file_invalid", `${path}: expected a JSON object`);
   }
+  const twice = repeatedField(text);
+  if (twice !== null) {
+    throw new DomainError("file_invalid", `${path}: found the field ${twice} twice`);
+  }
   const known: readonly string[] = REQUEST_FIELDS;
   const unknown = Object.keys(value).find((field) => !known.includes(field));
   if (unknown !== undefined) {
@@ -59,4 +63,20 @@ function parseObject(text: string, path: string): Record<string, unknown> {
     );
   }
   return value as Record<string, unknown>;
+}
+
+/** JSON.parse keeps the last of two fields of one name, and so could pay another amount than a person reads. */
+function repeatedField(text: string): string | null {
+  const seen = new Set<string>();
+  let depth = 0;
+  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"(?:\s*:)?|[{}[\]]/g)) {
+    if (/^[{[]$/.test(token)) depth += 1;
+    else if (/^[}\]]$/.test(token)) depth -= 1;
+    else if (depth === 1 && token.endsWith(":")) {
+      const name = token.replace(/\s*:$/, "");
+      if (seen.has(name)) return name;
+      seen.add(name);
+    }
+  }
+  return null;
 }

@@ -19,7 +19,7 @@ import { isTimeout, isUnavailable, toDomainError } from "./payment-failure.ts";
 import type { CallContext } from "./payment-failure.ts";
 import { createPaymentOperations } from "./payment-operations.ts";
 import type { PaymentOperations } from "./payment-operations.ts";
-import { ACCEPT_DEADLINE_MS, callUpdate } from "./update-call.ts";
+import { ACCEPT_DEADLINE_MS, assertCallOptions, callUpdate } from "./update-call.ts";
 import { paymentStart, paymentWorkflowType } from "./workflow-starts.ts";
 import type { PaymentWorkflow } from "./workflow-starts.ts";
 
@@ -82,6 +82,7 @@ export function createPaymentClient({ client, uiUrl }: PaymentClientOptions): Pa
     workflowUrl,
 
     async pay(request, { deadlineMs = ACCEPT_DEADLINE_MS, requestId = randomUUID() } = {}) {
+      assertCallOptions({ deadlineMs, requestId });
       const parameters = parsePaymentRequest(request);
       const input = inputOf(parameters, { requestId, deadlineMs });
       const receipt = await accept(client, input);
@@ -164,7 +165,12 @@ async function waitForEnd(
     try {
       if (mustStart) await startAgain(client, answer);
       mustStart = false;
-      return await client.withDeadline(new Date(endsAt), async () => await handle.result());
+      const end = await client.withDeadline(new Date(endsAt), async () => await handle.result());
+      if (end.paymentId === answer.paymentId) return end;
+      // The newest run was of a later request with this key, which was refused: asked again, a run says of ours.
+      if (starts >= RUN_STARTS_MAX) throw waitTimeout(answer, timeoutMs);
+      starts++;
+      mustStart = true;
     } catch (error) {
       if (Date.now() >= endsAt || isTimeout(error)) throw waitTimeout(answer, timeoutMs);
       if (isUnavailable(error)) {
@@ -183,7 +189,7 @@ async function waitForEnd(
 }
 
 const UNAVAILABLE_PAUSE_MS = 500;
-const RUN_STARTS_MAX = 1;
+const RUN_STARTS_MAX = 5;
 
 /** Cancelled, terminated, failed, or gone with the namespace's retention; the books know how the payment stands. */
 function endedWithoutAnswer(error: unknown): boolean {

@@ -72,7 +72,8 @@ function refusalOf(failure: ApplicationFailure, context: CallContext): DomainErr
     const message = contradiction(recorded, context);
     return new DomainError(failure.type, message, { cause: failure });
   }
-  const replayed = details?.requestId !== undefined && details.requestId !== context.requestId;
+  const first = details?.requestId ?? "";
+  const replayed = first !== "" && first !== context.requestId;
   return new DomainError(failure.type, details?.message ?? failure.message, {
     details: { replayed },
     cause: failure,

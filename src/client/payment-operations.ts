@@ -2,8 +2,7 @@ import { WithStartWorkflowOperation } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import type { UpdateDefinition } from "@temporalio/common";
 import { v7 as uuidV7 } from "uuid";
-import { DomainError } from "../domain/errors.ts";
-import { assertIdempotencyKey } from "../domain/ids.ts";
+import { assertIdempotencyKey, workflowIds } from "../domain/ids.ts";
 import { parseAmount } from "../domain/money.ts";
 import type { PartStatus, PaymentStatus, RecordedParameters } from "../domain/payment.ts";
 import { assertText } from "../domain/text.ts";
@@ -17,8 +16,8 @@ import {
 } from "../workflows/messages.ts";
 import type { CancelReceipt, KeyedRequest, RefundEnd, RefundInput } from "../workflows/messages.ts";
 import { operationFingerprint } from "./fingerprint.ts";
-import { isTimeout, toDomainError } from "./payment-failure.ts";
-import { ACCEPT_DEADLINE_MS, callUpdate } from "./update-call.ts";
+import { ACCEPT_DEADLINE_MS, assertCallOptions, callUpdate } from "./update-call.ts";
+import { withinTimeout } from "./wait.ts";
 import { paymentWorkflowType, referenceStart, refundStart } from "./workflow-starts.ts";
 import type { PaymentHandle, PaymentWorkflow, RefundWorkflow } from "./workflow-starts.ts";
 
@@ -107,6 +106,11 @@ export interface PaymentOperations {
     answer: RefundAnswer,
     options: { timeoutMs: number },
   ) => Promise<RefundEnd>;
+  /** Waits until the payment's run has ended; @throws `wait_timeout` */
+  readonly waitForPayment: (
+    payment: PaymentHandle,
+    options: { timeoutMs: number },
+  ) => Promise<void>;
   /** Ends a payment that isn't booked: a pending one is cancelled, an authorized one voided. A second call changes nothing. */
   readonly cancel: (payment: PaymentHandle, options?: CallOptions) => Promise<CancelReceipt>;
 }
@@ -183,6 +187,14 @@ export function createPaymentOperations(client: Client): PaymentOperations {
       );
     },
 
+    async waitForPayment(payment, { timeoutMs }) {
+      const { merchant, idempotencyKey: key, paymentId } = payment;
+      await withinTimeout(client, { timeoutMs, what: `payment ${paymentId}` }, async () => {
+        const id = workflowIds.payment({ merchant, key });
+        await client.workflow.getHandle<PaymentWorkflow>(id).result();
+      });
+    },
+
     async cancel(payment, options) {
       // No key: the state itself makes a second one harmless.
       const call = keyedCall(payment, `cancel:${payment.paymentId}`, {
@@ -217,6 +229,7 @@ function keyedCall(
 ): KeyedCall {
   assertIdempotencyKey(idempotencyKey, "key");
   const { deadlineMs = ACCEPT_DEADLINE_MS, requestId = uuidV7() } = options;
+  assertCallOptions({ deadlineMs, requestId });
   const compared = { paymentId, ...parameters };
   const fingerprint = operationFingerprint(operation, { ...compared, idempotencyKey });
   const notAfter = new Date(Date.now() + deadlineMs).toISOString();
@@ -267,28 +280,4 @@ function amountOf(
 ): string | null {
   if (amount === undefined && amountMinor === undefined) return null;
   return parseAmount({ amount, amountMinor, currency }).toString();
-}
-
-async function withinTimeout<Result>(
-  client: Client,
-  { timeoutMs, what }: { timeoutMs: number; what: string },
-  call: () => Promise<Result>,
-): Promise<Result> {
-  try {
-    return await client.withDeadline(new Date(Date.now() + timeoutMs), call);
-  } catch (error) {
-    if (isTimeout(error)) {
-      throw new DomainError(
-        "wait_timeout",
-        `${what} is recorded and had no end within ${timeoutMs / 1_000} s`,
-        { cause: error },
-      );
-    }
-    throw toDomainError(error, {
-      requestId: "",
-      merchant: "",
-      idempotencyKey: what,
-      parameters: {},
-    });
-  }
 }

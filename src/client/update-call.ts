@@ -19,6 +19,30 @@ export interface UpdateCall<Receipt> {
 /** A worker that answers takes milliseconds; ten seconds outlast the kill -9 of one (5 s task timeout). */
 export const ACCEPT_DEADLINE_MS = 10_000;
 const ATTEMPTS_MAX = 4;
+const DEADLINE_MS_MAX = 600_000;
+
+/** @throws DomainError `usage` for what no worker could answer rightly */
+export function assertCallOptions({
+  deadlineMs,
+  requestId,
+}: {
+  deadlineMs: number;
+  requestId: string;
+}): void {
+  if (!Number.isInteger(deadlineMs) || deadlineMs < 1 || deadlineMs > DEADLINE_MS_MAX) {
+    throw new DomainError(
+      "usage",
+      `deadlineMs: expected a whole number of ms from 1 to ${DEADLINE_MS_MAX}, found ${deadlineMs}`,
+    );
+  }
+  if (requestId.length < 1 || requestId.length > 64) {
+    throw new DomainError(
+      "usage",
+      `requestId: expected 1 to 64 characters, found ${requestId.length}`,
+    );
+  }
+}
+
 const NOT_READY_PAUSE_MS = 250;
 
 /**

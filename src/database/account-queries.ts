@@ -1,5 +1,6 @@
 import { desc, eq } from "drizzle-orm";
 import { DomainError } from "../domain/errors.ts";
+import { worldAccountCurrency } from "../domain/ids.ts";
 import { query } from "./database.ts";
 import type { Database } from "./database.ts";
 import { violatedConstraint } from "./database-error.ts";
@@ -91,6 +92,12 @@ export async function changeAccountStatus(
   database: Database,
   { accountId, status }: { accountId: string; status: "active" | "frozen" | "closed" },
 ): Promise<{ account: AccountView; changed: boolean }> {
+  if (status === "closed" && worldAccountCurrency(accountId) !== null) {
+    throw new DomainError(
+      "account_invalid",
+      `${accountId}: money of this currency enters and leaves here, it can't be closed`,
+    );
+  }
   const changed = await database
     .run(
       {

@@ -55,7 +55,10 @@ export function createAcceptance<Receipt>(
       }
       return answer();
     },
-    { description: "Answers with the receipt of the first request that used this key" },
+    {
+      description: "Answers with the receipt of the first request that used this key",
+      validator: asksWith("fingerprint"),
+    },
   );
   return {
     decide(result, first) {
@@ -82,6 +85,19 @@ export function refused(details: RefusalDetails | undefined): ApplicationFailure
     nonRetryable: true,
     details: [details],
   });
+}
+
+/**
+ * Refuses an update that names none of what its handler needs, before it is accepted: sent by hand without an argument, it
+ * would fail the workflow's task again and again.
+ */
+export function asksWith(field: string): (request: unknown) => void {
+  return (request) => {
+    const value = (request as Record<string, unknown> | null | undefined)?.[field];
+    if (typeof value !== "string") {
+      throw refused({ code: "usage", message: `expected an object with ${field}`, requestId: "" });
+    }
+  };
 }
 
 function askAgain(contradiction: RefusalDetails | undefined): RefusalDetails | undefined {

@@ -9,7 +9,7 @@ import {
 } from "@temporalio/workflow";
 import { isTerminal } from "../domain/payment.ts";
 import type { PartStatus } from "../domain/payment.ts";
-import { createAcceptance } from "./acceptance.ts";
+import { asksWith, createAcceptance } from "./acceptance.ts";
 import { remoteStep } from "./database-step.ts";
 import { acceptUpdate, captureEndUpdate } from "./messages.ts";
 import type {
@@ -71,7 +71,10 @@ export async function manualPayment(input: PaymentInput | PaymentReference): Pro
       });
       return null;
     },
-    { description: "Answers when the ledger has booked or refused this capture" },
+    {
+      description: "Answers when the ledger has booked or refused this capture",
+      validator: asksWith("captureId"),
+    },
   );
 
   const start = await startPayment(input, acceptance);

@@ -10,7 +10,7 @@ import type { CapturePaymentInput } from "../activities/capture-payment.ts";
 import type { VoidPaymentInput } from "../activities/end-authorization.ts";
 import { refuseCancel } from "../domain/operation-decisions.ts";
 import { PAYMENT_STATUSES } from "../domain/payment.ts";
-import { refused } from "./acceptance.ts";
+import { asksWith, refused } from "./acceptance.ts";
 import type { Acceptance } from "./acceptance.ts";
 import { remoteStep } from "./database-step.ts";
 import {
@@ -97,7 +97,7 @@ export function handleOperations(
       onStanding({ status: receipt.final ? "captured" : "authorized", failureCode: null });
       return receipt;
     },
-    { description: "Book all or a part of the authorization" },
+    { description: "Book all or a part of the authorization", validator: asksWith("paymentId") },
   );
   setHandler(
     voidUpdate,
@@ -107,21 +107,28 @@ export function handleOperations(
       onStanding({ status: receipt.status, failureCode: null });
       return receipt;
     },
-    { description: "Give back what is not captured of the authorization" },
+    {
+      description: "Give back what is not captured of the authorization",
+      validator: asksWith("paymentId"),
+    },
   );
   setHandler(
     cancelUpdate,
     async (request) => {
-      const { paymentId, requestId } = await own(acceptance, request);
+      const { paymentId } = await own(acceptance, request);
       const standing = await uncancelled(cancelPayment, { paymentId });
       const status = standing?.status ?? "failed";
       const changed = standing?.changed === true;
       const refusal = changed ? null : refuseCancel({ paymentId, status });
-      if (refusal !== null) throw refused({ ...refusal, requestId });
+      // Without a key there is no first caller whose answer this would repeat.
+      if (refusal !== null) throw refused({ ...refusal, requestId: "" });
       onStanding({ status, failureCode: null });
       return { paymentId, status, changed };
     },
-    { description: "End the payment unless it is booked; an authorization is voided" },
+    {
+      description: "End the payment unless it is booked; an authorization is voided",
+      validator: asksWith("paymentId"),
+    },
   );
 }
 

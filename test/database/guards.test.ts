@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { v7 as uuidv7 } from "uuid";
 import { applyLedgerEntries } from "../../src/activities/apply-ledger-entries.ts";
+import { changeAccountStatus } from "../../src/database/account-queries.ts";
 import { recordPayment } from "../../src/activities/record-payment.ts";
 import { attempt as attemptOn } from "../support/attempt.ts";
 import type { Statement } from "../support/attempt.ts";
@@ -282,6 +283,15 @@ describe("payments", () => {
         ],
       ),
     ).toBe("payments_booked_check");
+  });
+
+  test("the account where a currency's money enters can't be closed", async () => {
+    expect(
+      await attempt(["UPDATE remit.accounts SET status = 'closed' WHERE id = 'world:EUR'"]),
+    ).toMatch(/^accounts_(world_open|closed)_check$/);
+    await expect(
+      changeAccountStatus(database().app, { accountId: "world:EUR", status: "closed" }),
+    ).rejects.toMatchObject({ code: "account_invalid" });
   });
 
   test("a change whose version stays is one without its event", async () => {

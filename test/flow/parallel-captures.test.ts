@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { getPayment } from "../../src/database/payment-queries.ts";
-import { DomainError } from "../../src/domain/errors.ts";
+import type { DomainError } from "../../src/domain/errors.ts";
 import { expectInvariants } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { aRequest, openFundedAccounts, useFlow } from "../support/flow.ts";

@@ -97,9 +97,85 @@ describe("a handle that mixes up its parts", () => {
   });
 });
 
+describe("a request that no worker could answer", () => {
+  test.each(["accept", "capture", "void", "cancel", "captureEnd"])(
+    "%s without its argument is refused before it is accepted, and the run lives",
+    async (update) => {
+      const theirs = await authorized();
+      const { merchant, idempotencyKey: key } = theirs;
+      const run = flow().client.workflow.getHandle(workflowIds.payment({ merchant, key }));
+      for (const argument of [undefined, null, {}, 7]) {
+        const asked = run.executeUpdate<null, [unknown]>(update, { args: [argument] });
+        await expect(asked).rejects.toMatchObject({ name: "WorkflowUpdateFailedError" });
+      }
+      expect((await run.describe()).raw.pendingWorkflowTask?.attempt ?? 0).toBeLessThanOrEqual(1);
+      expect(await flow().payments.void(theirs, { key: `end-${theirs.paymentId}` })).toMatchObject({
+        status: "voided",
+      });
+    },
+  );
+
+  test.each([{ requestId: "" }, { requestId: "x".repeat(65) }, { deadlineMs: Number.NaN }])(
+    "%p is usage, before anything is sent",
+    async (options) => {
+      await expect(flow().payments.pay(aRequest(), options)).rejects.toMatchObject({
+        code: "usage",
+      });
+    },
+  );
+
+  test("an amount that is a JSON number is refused, not rounded", async () => {
+    const theirs = await authorized();
+    const { merchant, idempotencyKey: key, paymentId } = theirs;
+    const run = flow().client.workflow.getHandle(workflowIds.payment({ merchant, key }));
+    const request = {
+      paymentId,
+      merchant,
+      idempotencyKey: `number-${paymentId}`,
+      requestId: "r",
+      fingerprint: "f",
+      notAfter: new Date(Date.now() + 10_000).toISOString(),
+      amountMinor: 9_007_199_254_740_993,
+      currency: null,
+      final: false,
+    };
+    await expect(run.executeUpdate("capture", { args: [request] })).rejects.toMatchObject({
+      cause: { type: "amount_invalid" },
+    });
+    await flow().payments.void(theirs, { key: `end-${paymentId}` });
+  });
+});
+
+describe("the end of a payment", () => {
+  test("isn't that of a later request which was refused for its key", async () => {
+    const { payments } = flow();
+    const request = aRequest();
+    const answer = await payments.pay(request);
+    await payments.waitForEnd(answer, { timeoutMs: 20_000 });
+    await expect(payments.pay({ ...request, amount: "1.00" })).rejects.toMatchObject({
+      code: "idempotency_key_reused",
+    });
+    expect(await payments.waitForEnd(answer, { timeoutMs: 20_000 })).toMatchObject({
+      paymentId: answer.paymentId,
+      status: "settled",
+    });
+  });
+
+  test("is told though its run was terminated", async () => {
+    const { payments, client } = flow();
+    const answer = await payments.pay(aRequest());
+    const run = client.workflow.getHandle(answer.workflowId);
+    await run.terminate("by hand").catch(() => undefined);
+    expect(await payments.waitForEnd(answer, { timeoutMs: 30_000 })).toMatchObject({
+      paymentId: answer.paymentId,
+      status: "settled",
+    });
+  });
+});
+
 describe("a run whose tasks keep failing", () => {
   test("is replaced by the supervisor when its payment is overdue, and the payment goes on", async () => {
-    const { payments, client, database } = flow();
+    const { client, database } = flow();
     const theirs = await authorized();
     const { merchant, idempotencyKey: key, paymentId } = theirs;
     const workflowId = workflowIds.payment({ merchant, key });

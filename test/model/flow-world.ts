@@ -49,7 +49,6 @@ export class FlowWorld {
   readonly #ids: readonly string[];
   readonly #payments: Followed[] = [];
   readonly #made: Made[] = [];
-  readonly #reused = new Set<string>();
 
   private constructor(flow: Flow, ids: readonly string[]) {
     this.#flow = flow;
@@ -173,7 +172,6 @@ export class FlowWorld {
 
   /** All operations share one space of keys. */
   async #reuse({ key }: Made): Promise<void> {
-    this.#reused.add(key);
     const [from = "", to = ""] = this.#ids;
     const strange = { key, from, to, amountMinor: "999999", currency: "EUR" };
     const found = await answerOf(async () => {
@@ -219,10 +217,8 @@ export class FlowWorld {
 
   /** The run of each payment that is over has ended, and says the same. */
   async compareRuns(): Promise<void> {
-    for (const { answer, handle, model } of this.#payments) {
+    for (const { answer, model } of this.#payments) {
       if (model.status === "authorized") continue;
-      // Then the newest run under its id may be of the request that was refused, and ends so.
-      if (this.#reused.has(handle.idempotencyKey)) continue;
       const { paymentId, status } = await this.#flow.payments.waitForEnd(answer, {
         timeoutMs: 30_000,
       });

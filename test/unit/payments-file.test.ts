@@ -111,10 +111,21 @@ describe("a JSONL file", () => {
     ]);
   });
 
+  test("takes a text that only looks like fields as the text that it is", async () => {
+    const description = '"amount": "1", "amount": "2" \\" {"amount": 1}';
+    const request = { ...K1, description };
+    expect(await linesOf("p.jsonl", JSON.stringify(request))).toEqual([{ line: 1, request }]);
+  });
+
   test.each([
     ["broken JSON", `${JSON.stringify(K1)}\n{"key":`, "line 2: expected a JSON object"],
     ["an array", "[]", "line 1: expected a JSON object"],
     ["an unknown field", '{"curency":"EUR"}', 'line 1: expected the fields .*"curency"'],
+    [
+      "a field twice",
+      '{"amount":"1.00","key":"k","amount":"9.00"}',
+      'line 1: found the field "amount" twice',
+    ],
     ["a very long line", `{"key":"${"x".repeat(200_000)}"}`, "line 1: expected at most"],
     ["blank lines alone", "\n\n", "holds no payment"],
   ])("with %s is refused as a whole", async (_what, content, expected) => {
