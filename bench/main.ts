@@ -1,179 +1,27 @@
-import { randomUUID } from "node:crypto";
-import { WithStartWorkflowOperation } from "@temporalio/client";
-import type { Client } from "@temporalio/client";
-import { connectTemporal } from "../src/client/temporal-connection.ts";
-import { createPaymentClient } from "../src/client/payment-client.ts";
-import type { PaymentAnswer, PaymentClient } from "../src/client/payment-client.ts";
-import { ACCEPT_DEADLINE_MS } from "../src/client/update-call.ts";
-import { createDatabase } from "../src/database/database.ts";
-import { verify } from "../src/database/invariants.ts";
-import { DomainError } from "../src/domain/errors.ts";
-import { accepted } from "./floor-workflows.ts";
-import type { floorDecision, floorPayment } from "./floor-workflows.ts";
-import { closedLoop, median, openLoop, quantile } from "./load.ts";
-import { startBenchStack } from "./stack.ts";
+import { runAcceptSuite } from "./accept.ts";
+import { readOptions } from "./options.ts";
+import { runRelaySuite } from "./relay/suite.ts";
+import { createReporter } from "./report.ts";
 
 /**
- * `npm run bench [-- --json] [-- --rounds N]`: Remit against its floor, as ratios from one run. Floor and subject take
- * turns on the same server and machine, at least three times; each figure is the median of the rounds with its spread.
+ * `npm run bench [-- accept|relay|all] [--json] [--rounds N]`: Remit against a floor, as ratios from one run; without a
+ * word `accept`. docs/benchmarks.md says what each figure is and what it was.
  */
-const FLOOR_TASK_QUEUE = "bench-floor";
-const IN_FLIGHT = 12;
-/**
- * The open loop runs at this share of what the floor can do from start to end (every accepted payment goes on to be
- * settled), so that it measures latency and not a queue.
- */
-const OPEN_LOOP_SHARE = 0.4;
-const ACCEPTS_A_ROUND = 120;
-const SETTLED_A_ROUND = 120;
+let exitCode = 0;
+const fail = (error: unknown): void => {
+  exitCode = 1;
+  process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
+};
+// A promise that nobody waited for is a figure that nobody should believe.
+process.on("unhandledRejection", fail);
 
-const isJson = process.argv.includes("--json");
-const rounds = Math.max(3, Number(process.argv[process.argv.indexOf("--rounds") + 1]) || 5);
-
-await run();
-
-async function run(): Promise<void> {
-  const stack = await startBenchStack();
-  const { client, close } = await connectTemporal({
-    address: stack.settings.temporal.address,
-    namespace: stack.settings.temporal.namespace,
-    connectionOptions: stack.settings.temporal.connectionOptions,
-  });
-  try {
-    const payments = createPaymentClient({ client });
-    await fund(payments);
-    await acceptLatency(client, payments);
-    await settledThroughput(client, payments);
-    await closeTheBooks(stack.settings.databaseUrl);
-  } catch (error) {
-    // Said at once: closing under a call that still retries may end the process.
-    process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
-    process.exitCode = 1;
-  } finally {
-    await stack.close();
-    await close();
-  }
+try {
+  const options = readOptions(process.argv.slice(2));
+  const reporter = createReporter(options);
+  if (options.suite !== "relay") await runAcceptSuite(options, reporter);
+  if (options.suite !== "accept") await runRelaySuite(options, reporter);
+} catch (error) {
+  fail(error);
 }
-
-async function acceptLatency(client: Client, payments: PaymentClient): Promise<void> {
-  const floor = async (): Promise<void> => void (await floorAccept(client, { waits: false }));
-  const remit = async (): Promise<void> => void (await payUntilAnswered(payments));
-  await closedLoop(remit, { inFlight: IN_FLIGHT, count: 50 });
-  await closedLoop(async () => await floorSettle(client), { inFlight: IN_FLIGHT, count: 50 });
-  const capacity = await closedLoop(async () => await floorSettle(client), {
-    inFlight: IN_FLIGHT,
-    count: 200,
-  });
-  const load = { perSecond: capacity * OPEN_LOOP_SHARE, count: ACCEPTS_A_ROUND };
-  const ratios: { p50: number; p99: number }[] = [];
-  for (let round = 0; round < rounds; round += 1) {
-    const floorMs = await openLoop(floor, load);
-    const remitMs = await openLoop(remit, load);
-    ratios.push({
-      p50: median(remitMs) / median(floorMs),
-      p99: quantile(remitMs, 0.99) / quantile(floorMs, 0.99),
-    });
-  }
-  report(
-    "accept.p50_vs_floor",
-    ratios.map(({ p50 }) => p50),
-    { openLoopPerSecond: load.perSecond },
-  );
-  report(
-    "accept.p99_vs_floor",
-    ratios.map(({ p99 }) => p99),
-    { openLoopPerSecond: load.perSecond },
-  );
-}
-
-async function settledThroughput(client: Client, payments: PaymentClient): Promise<void> {
-  const load = { inFlight: IN_FLIGHT, count: SETTLED_A_ROUND };
-  const floor = async (): Promise<void> => await floorSettle(client);
-  const remit = async (): Promise<void> => {
-    const answer = await payUntilAnswered(payments);
-    await payments.waitForEnd(answer, { timeoutMs: 60_000 });
-  };
-  const ratios: number[] = [];
-  let floorPerSecond = 0;
-  for (let round = 0; round < rounds; round += 1) {
-    floorPerSecond = await closedLoop(floor, load);
-    ratios.push((await closedLoop(remit, load)) / floorPerSecond);
-  }
-  report("settled.throughput_vs_floor", ratios, { inFlight: IN_FLIGHT, floorPerSecond });
-}
-
-async function floorAccept(client: Client, input: { waits: boolean }): Promise<string> {
-  const workflowId = `floor-${randomUUID()}`;
-  await client.workflow.executeUpdateWithStart(accepted, {
-    startWorkflowOperation: new WithStartWorkflowOperation<typeof floorPayment>("floorPayment", {
-      workflowId,
-      taskQueue: FLOOR_TASK_QUEUE,
-      args: [input],
-      workflowIdConflictPolicy: "USE_EXISTING",
-    }),
-  });
-  return workflowId;
-}
-
-async function floorSettle(client: Client): Promise<void> {
-  const workflowId = await floorAccept(client, { waits: true });
-  await client.workflow.start<typeof floorDecision>("floorDecision", {
-    workflowId: `decision-${randomUUID()}`,
-    taskQueue: FLOOR_TASK_QUEUE,
-    args: [{ workflowId }],
-  });
-  await client.workflow.getHandle(workflowId).result();
-}
-
-/** What a client does whose call timed out: the same key again; the time counts. */
-async function payUntilAnswered(payments: PaymentClient): Promise<PaymentAnswer> {
-  const request = aRequest();
-  for (;;) {
-    try {
-      return await payments.pay(request);
-    } catch (error) {
-      if (!(error instanceof DomainError) || error.code !== "outcome_unknown") throw error;
-      process.stderr.write(`unknown after ${ACCEPT_DEADLINE_MS} ms, repeated\n`);
-    }
-  }
-}
-
-function aRequest(): Parameters<PaymentClient["pay"]>[0] {
-  return { key: randomUUID(), from: "alice", to: "shop", amountMinor: "1", currency: "EUR" };
-}
-
-async function fund(payments: PaymentClient): Promise<void> {
-  const answer = await payments.pay({
-    ...aRequest(),
-    from: "world:EUR",
-    to: "alice",
-    amountMinor: "100000000",
-  });
-  await payments.waitForEnd(answer, { timeoutMs: 60_000 });
-}
-
-/** A figure counts only if the books are right after it. */
-async function closeTheBooks(url: string): Promise<void> {
-  const database = createDatabase({ url, poolMax: 2, applicationName: "remit-bench" });
-  const { ok } = await verify(database, { graceSeconds: 60 });
-  await database.close();
-  if (!ok) throw new Error("remit verify found a broken invariant after the run");
-}
-
-function report(name: string, values: readonly number[], details: Record<string, number>): void {
-  const figure = {
-    name,
-    value: rounded(median(values)),
-    unit: "ratio",
-    min: rounded(Math.min(...values)),
-    max: rounded(Math.max(...values)),
-    rounds: values.map(rounded),
-    ...Object.fromEntries(Object.entries(details).map(([key, value]) => [key, rounded(value)])),
-  };
-  const text = `${name.padEnd(30)} ${figure.value.toFixed(2)}  (${figure.min.toFixed(2)} to ${figure.max.toFixed(2)} in ${values.length} rounds)`;
-  process.stdout.write(`${isJson ? JSON.stringify(figure) : text}\n`);
-}
-
-function rounded(value: number): number {
-  return Math.round(value * 100) / 100;
-}
+// All that was started is stopped by now, and yet something may hold the process: a native client's threads, a child's pipe.
+process.exit(exitCode);

@@ -8,9 +8,13 @@ import { setTimeout as delay } from "node:timers/promises";
 import { settingsFromStack } from "../src/config/settings.ts";
 import type { Settings } from "../src/config/settings.ts";
 import type { StackFile } from "../src/config/stack-file.ts";
+import { endLeftovers, startGuard } from "../src/local/guard.ts";
+import { settlesWithin } from "../src/local/processes.ts";
 
 const REPOSITORY_DIR = join(import.meta.dirname, "..");
 const START_MS_MAX = 120_000;
+/** Longer than two signals count as one. */
+const ORDERLY_MS_MAX = 2_000;
 
 /** A whole Remit as `npm start` gives it, in a folder of its own, and the floor's worker beside it. */
 export interface BenchStack {
@@ -19,12 +23,19 @@ export interface BenchStack {
 }
 
 export async function startBenchStack(): Promise<BenchStack> {
-  const dataDir = join(mkdtempSync(join(tmpdir(), "remit-bench-")), "stack");
+  const directory = mkdtempSync(join(tmpdir(), "remit-bench-"));
+  const dataDir = join(directory, "stack");
+  // A bench that is killed takes its stack with it.
+  const guard = startGuard({
+    recordsDir: join(directory, "processes"),
+    removeDirAtDeath: directory,
+  });
   const remit = spawn(
     process.execPath,
     [join(REPOSITORY_DIR, "bin", "remit.mjs"), "dev", "--data-dir", dataDir],
     { cwd: REPOSITORY_DIR, stdio: ["ignore", "pipe", "inherit"] },
   );
+  guard.add({ name: "remit dev", pid: remit.pid ?? 0, signal: "SIGINT" });
   const settings = await untilStarted(remit, dataDir);
   const floor = spawn(process.execPath, [join(import.meta.dirname, "floor-worker.ts")], {
     env: { ...process.env, TEMPORAL_ADDRESS: settings.temporal.address },
@@ -37,8 +48,12 @@ export async function startBenchStack(): Promise<BenchStack> {
       floor.kill("SIGKILL");
       const exited = once(remit, "exit");
       remit.kill("SIGINT");
+      // The worker waits for the end of its SQS long poll, 20 s for nothing: a second signal ends the stack at once.
+      if (!(await settlesWithin(exited, ORDERLY_MS_MAX))) remit.kill("SIGINT");
       await exited;
-      rmSync(join(dataDir, ".."), { recursive: true, force: true });
+      await endLeftovers(join(dataDir, "processes"));
+      await guard.close();
+      rmSync(directory, { recursive: true, force: true });
     },
   };
 }

@@ -109,3 +109,23 @@ END $$;
 --> statement-breakpoint
 CREATE TRIGGER outbox_purged AFTER DELETE ON remit.outbox
   REFERENCING OLD TABLE AS purged FOR EACH STATEMENT EXECUTE FUNCTION remit.outbox_purged();
+--> statement-breakpoint
+-- A check is made again at each claim and each mark. A bounded repetition of a class of characters took 30 µs there, the
+-- length and the class apart take 1.4.
+ALTER TABLE remit.outbox
+  DROP CONSTRAINT outbox_aggregate_id_check,
+  DROP CONSTRAINT outbox_aggregate_type_check,
+  DROP CONSTRAINT outbox_type_check,
+  ADD CONSTRAINT outbox_aggregate_id_check CHECK (octet_length(aggregate_id) BETWEEN 1 AND 128 AND aggregate_id !~ '[^\x21-\x7e]'),
+  ADD CONSTRAINT outbox_aggregate_type_check CHECK (octet_length(aggregate_type) <= 64 AND aggregate_type ~ '^[A-Za-z][A-Za-z0-9_-]*$'),
+  ADD CONSTRAINT outbox_type_check CHECK (octet_length(type) <= 128 AND type ~ '^[A-Za-z][A-Za-z0-9_.-]*$');
+--> statement-breakpoint
+ALTER TABLE remit.payments
+  DROP CONSTRAINT payments_key_check,
+  DROP CONSTRAINT payments_merchant_check,
+  ADD CONSTRAINT payments_key_check CHECK (octet_length(idempotency_key) BETWEEN 1 AND 255 AND idempotency_key !~ '[^\x21-\x7e]'),
+  ADD CONSTRAINT payments_merchant_check CHECK (octet_length(merchant) BETWEEN 1 AND 64 AND merchant !~ '[^a-z0-9-]');
+--> statement-breakpoint
+ALTER TABLE remit.accounts
+  DROP CONSTRAINT accounts_id_check,
+  ADD CONSTRAINT accounts_id_check CHECK (octet_length(id) BETWEEN 1 AND 64 AND id !~ '[^A-Za-z0-9._:-]');

@@ -6,6 +6,8 @@ import { registerAws } from "./aws.ts";
 import { processOutput } from "./context.ts";
 import { registerDemo } from "./demo.ts";
 import { registerDev } from "./dev.ts";
+import { registerDlq } from "./dlq.ts";
+import { registerInbox } from "./inbox.ts";
 import { registerMigrate } from "./migrate.ts";
 import { registerOutbox } from "./outbox.ts";
 import { registerPay } from "./pay.ts";
@@ -54,6 +56,8 @@ const REGISTERS = [
   registerPayment,
   registerOutbox,
   registerRelay,
+  registerDlq,
+  registerInbox,
   registerVerify,
   registerMigrate,
   registerAws,

@@ -88,7 +88,7 @@ export async function countRepublications(tx: Tx, messageId: string): Promise<nu
       text: `SELECT count(*) AS count
                FROM remit.operator_actions
               WHERE message_id = $1
-                AND action = 'outbox.republish'`,
+                AND action IN ('outbox.republish', 'dlq.redrive')`,
     },
     [messageId],
   );

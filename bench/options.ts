@@ -1,0 +1,68 @@
+import { parseArgs } from "node:util";
+
+/** What may be measured; a word on the command line chooses, `accept` is what runs without one. */
+const SUITES = ["accept", "relay", "all"] as const;
+/** The parts of the relay's suite, in the order in which they run. */
+export const RELAY_PARTS = ["throughput", "latency", "claim", "wakeup", "heldxid"] as const;
+
+export type Suite = (typeof SUITES)[number];
+export type RelayPart = (typeof RELAY_PARTS)[number];
+
+export interface BenchOptions {
+  readonly suite: Suite;
+  readonly isJson: boolean;
+  readonly rounds: number;
+  /** Pending events that one drain publishes. */
+  readonly events: number;
+  /** Published rows in the table of which a claim's cost is compared with an empty one. */
+  readonly publishedRows: number;
+  /** How long a foreign transaction holds its xid and snapshot. */
+  readonly heldSeconds: number;
+  readonly parts: readonly RelayPart[];
+}
+
+const ROUNDS = 5;
+/** Fewer say nothing about the spread. */
+const ROUNDS_MIN = 3;
+
+/** @throws Error with the usage in its message */
+export function readOptions(args: readonly string[]): BenchOptions {
+  const { values, positionals } = parseArgs({
+    args: [...args],
+    allowPositionals: true,
+    options: {
+      json: { type: "boolean", default: false },
+      rounds: { type: "string", default: String(ROUNDS) },
+      events: { type: "string", default: "5000" },
+      rows: { type: "string", default: "5000000" },
+      "held-seconds": { type: "string", default: "60" },
+      only: { type: "string", default: RELAY_PARTS.join(",") },
+    },
+  });
+  return {
+    suite: oneOf(SUITES, positionals[0] ?? "accept"),
+    isJson: values.json,
+    rounds: Math.max(ROUNDS_MIN, count("rounds", values.rounds)),
+    events: count("events", values.events),
+    publishedRows: count("rows", values.rows),
+    heldSeconds: count("held-seconds", values["held-seconds"]),
+    parts: values.only.split(",").map((part) => oneOf(RELAY_PARTS, part)),
+  };
+}
+
+function count(name: string, text: string): number {
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < 1) {
+    throw new Error(`--${name} ${text}: a whole number above 0 was expected\n${USAGE}`);
+  }
+  return value;
+}
+
+function oneOf<Word extends string>(words: readonly Word[], given: string): Word {
+  const found = words.find((word) => word === given);
+  if (found !== undefined) return found;
+  throw new Error(`${given}: one of ${words.join(", ")} was expected\n${USAGE}`);
+}
+
+const USAGE =
+  "usage: npm run bench [-- accept|relay|all] [--json] [--rounds N] [--events N] [--rows N] [--held-seconds N] [--only part,…]";
