@@ -64,7 +64,10 @@ function through(plug: Plug, address: string): string {
 
 async function payMany(count: number): Promise<string[]> {
   return await Promise.all(
-    Array.from({ length: count }, async () => (await flow().payments.pay(aRequest())).paymentId),
+    Array.from(
+      { length: count },
+      async () => (await flow().payments.pay(aRequest({ amount: "1.00" }))).paymentId,
+    ),
   );
 }
 

@@ -85,8 +85,12 @@ async function untilItServes(endpointUrl: string, { exited }: Service, dir: stri
   void exited.then(() => (hasEnded = true));
   const endsAt = Date.now() + START_MS_MAX;
   while (Date.now() < endsAt && !hasEnded) {
-    const answer = await fetch(`${endpointUrl}/_localstack/health`).catch(() => null);
-    if (answer?.ok === true) return;
+    // Its services are loaded at their first call, which takes seconds.
+    const calls = ["/_localstack/health", "/?Action=ListTopics", "/?Action=ListQueues"].map(
+      async (path) => await fetch(`${endpointUrl}${path}`).catch(() => null),
+    );
+    const answers = await Promise.all(calls);
+    if (answers[0]?.ok === true && answers.every((answer) => answer !== null)) return;
     await delay(500);
   }
   throw new Error(`LocalStack doesn't serve; see ${dir}/localstack.log`);
