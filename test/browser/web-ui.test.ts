@@ -1,3 +1,4 @@
+import { eventually } from "../support/eventually.ts";
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -190,7 +191,10 @@ describe("Temporal's Web UI", () => {
     expect(currentDetails).toMatch(
       /^running since 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\. Before this minute: (no|\d+) events published, no leases lost\. /,
     );
-    expect(await ui.pendingActivities()).toMatch(/STARTED publishOutbox .*Heartbeat Details/);
+    // A window that has just begun reports by its first heartbeat, a second later.
+    await eventually(async () =>
+      expect(await ui.pendingActivities()).toMatch(/STARTED publishOutbox .*Heartbeat Details/),
+    );
     expect(await ui.history()).toContainEqual(
       expect.stringMatching(/publishOutbox Summary claim → send → mark/),
     );
