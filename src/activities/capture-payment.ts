@@ -5,18 +5,9 @@ import { changePayment, insertCapture } from "../database/change-queries.ts";
 import type { PaymentState, Refusal } from "../domain/decisions.ts";
 import { newEvent } from "../domain/events.ts";
 import { decideCapture } from "../domain/operation-decisions.ts";
-import type {
-  CaptureParameters,
-  CaptureReceipt,
-  KeyedRequest,
-  RecordResult,
-} from "../workflows/messages.ts";
+import type { CapturePaymentInput, CaptureReceipt, RecordResult } from "../workflows/messages.ts";
 import { decideOnce, refuseMalformedOperation } from "./decide-once.ts";
 import { eventData } from "./event-data.ts";
-
-export interface CapturePaymentInput extends KeyedRequest, CaptureParameters {
-  readonly paymentId: string;
-}
 
 /**
  * One commit: key + capture + payment.captured, which the ledger books later; a capture of the rest, or a final one,
@@ -31,7 +22,7 @@ export async function capturePayment(
   const { paymentId, amountMinor, currency, final } = input;
   const captureId = uuidv7();
   const messageId = uuidv7();
-  const result = await decideOnce<CaptureReceipt>(
+  return await decideOnce<CaptureReceipt>(
     database,
     {
       ...input,
@@ -40,6 +31,7 @@ export async function capturePayment(
       parameters: { paymentId, amountMinor, currency, final },
     },
     {
+      messageId,
       decide: async (tx, payment) => await capture(tx, { payment, input, captureId, messageId }),
       receiptOf: ({ part, requestId }) =>
         part === null
@@ -54,8 +46,6 @@ export async function capturePayment(
             },
     },
   );
-  const isOurs = "receipt" in result && result.receipt.captureId === captureId;
-  return isOurs ? { ...result, messageId } : result;
 }
 
 async function capture(

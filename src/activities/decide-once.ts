@@ -14,6 +14,8 @@ import type { RecordResult } from "../workflows/messages.ts";
 export interface KeyedOperation<Receipt> {
   readonly decide: (tx: Tx, payment: PaymentState) => Promise<Receipt | Refusal>;
   readonly receiptOf: (standing: StandingOperation) => Receipt | null;
+  /** Of the message that `decide` writes for the ledger. */
+  readonly messageId?: string;
 }
 
 /**
@@ -23,13 +25,16 @@ export interface KeyedOperation<Receipt> {
 export async function decideOnce<Receipt extends object>(
   database: Database,
   claim: OperationClaim,
-  { decide, receiptOf }: KeyedOperation<Receipt>,
+  { decide, receiptOf, messageId }: KeyedOperation<Receipt>,
 ): Promise<RecordResult<Receipt>> {
   return await inTransaction(database, async (tx) => {
     const { isNew, payment } = await claimOperation(tx, claim);
     if (!isNew) return await answerAgain(tx, claim, receiptOf);
     const decision = payment === null ? notFound(claim) : await decide(tx, payment);
-    if (!("code" in decision)) return { outcome: "recorded", receipt: decision };
+    if (!("code" in decision)) {
+      const ledgerWaits = messageId === undefined ? {} : { messageId };
+      return { outcome: "recorded", receipt: decision, ...ledgerWaits };
+    }
     const { merchant, idempotencyKey: key, parameters, paymentId, requestId } = claim;
     await refuseKey(tx, { merchant, key }, { ...decision, parameters, paymentId });
     return { outcome: "refused", ...decision, requestId };

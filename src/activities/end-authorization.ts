@@ -11,17 +11,13 @@ import { endAuthorization, refuseVoid } from "../domain/operation-decisions.ts";
 import type { CaptureState, Remainder } from "../domain/operation-decisions.ts";
 import type { PaymentStatus } from "../domain/payment.ts";
 import type {
-  KeyedRequest,
-  RecordResult,
-  VoidReceipt,
   PaymentStanding,
+  RecordResult,
+  VoidPaymentInput,
+  VoidReceipt,
 } from "../workflows/messages.ts";
 import { decideOnce, refuseMalformedOperation } from "./decide-once.ts";
 import { eventData } from "./event-data.ts";
-
-export interface VoidPaymentInput extends KeyedRequest {
-  readonly paymentId: string;
-}
 
 /**
  * One commit: key + hold given back + payment.voided; where a part was captured, the rest is given back and the payment

@@ -4,21 +4,21 @@ import { getCapture, getRefund } from "../database/part-queries.ts";
 import { readStanding } from "../database/supervision-queries.ts";
 import type { PartStatus } from "../domain/payment.ts";
 import type {
+  CapturePaymentInput,
   CaptureReceipt,
   PaymentInput,
   PaymentReference,
+  PaymentStanding,
   RecordResult,
   RefundInput,
   RefundReceipt,
+  VoidPaymentInput,
   VoidReceipt,
-  PaymentStanding,
 } from "../workflows/messages.ts";
 import { cancelPayment } from "./cancel-payment.ts";
 import type { CancelledPayment } from "./cancel-payment.ts";
 import { capturePayment } from "./capture-payment.ts";
-import type { CapturePaymentInput } from "./capture-payment.ts";
 import { expirePayment, voidPayment } from "./end-authorization.ts";
-import type { VoidPaymentInput } from "./end-authorization.ts";
 import { recordPayment } from "./record-payment.ts";
 import type { RecordPaymentResult } from "./record-payment.ts";
 import { recordRefund } from "./record-refund.ts";

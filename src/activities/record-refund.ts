@@ -22,7 +22,7 @@ export async function recordRefund(
   if (malformed !== null) return malformed;
   const { paymentId, amountMinor, currency, reason, refundId } = input;
   const messageId = uuidv7();
-  const result = await decideOnce<RefundReceipt>(
+  return await decideOnce<RefundReceipt>(
     database,
     {
       ...input,
@@ -31,6 +31,7 @@ export async function recordRefund(
       parameters: { paymentId, amountMinor, currency, reason },
     },
     {
+      messageId,
       decide: async (tx, payment) => await refund(tx, payment, { ...input, messageId }),
       receiptOf: ({ part, requestId }) =>
         part === null
@@ -44,8 +45,6 @@ export async function recordRefund(
             },
     },
   );
-  const isOurs = "receipt" in result && result.receipt.refundId === refundId;
-  return isOurs ? { ...result, messageId } : result;
 }
 
 async function refund(

@@ -116,7 +116,7 @@ export function createSupervisorActivities(
             const end = await attempts.make(
               async () => await expirePayment(database, recorded.paymentId),
             );
-            if (end?.status !== "authorized") tally.expired += 1;
+            if (end?.status === "expired") tally.expired += 1;
           }
           return late.map(({ recorded }) => recorded.paymentId);
         });

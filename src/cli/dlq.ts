@@ -15,7 +15,7 @@ import type { DeadLetters } from "../messaging/dead-letters.ts";
 import { createSnsPublisher } from "../messaging/sns-publisher.ts";
 import { contextOf, withDatabase } from "./context.ts";
 import type { CommandContext } from "./context.ts";
-import { operatorAtTerminal } from "./operator.ts";
+import { operationBy, withOperation } from "./operator.ts";
 import { addCommand, addGroup, integerBetween } from "./options.ts";
 
 /** `remit dlq status|peek|redrive|discard`. */
@@ -79,7 +79,7 @@ function registerPeek(dlq: Command): void {
 }
 
 function registerRedrive(dlq: Command): void {
-  withOperation(
+  withFilteredOperation(
     addCommand(dlq, {
       name: "redrive",
       about: "send them once more under their own ids; what is malformed or unknown is left",
@@ -110,7 +110,7 @@ function registerRedrive(dlq: Command): void {
 }
 
 function registerDiscard(dlq: Command): void {
-  withOperation(
+  withFilteredOperation(
     addCommand(dlq, {
       name: "discard",
       about: "take them out of the queue; their whole text is kept with who and why",
@@ -136,11 +136,8 @@ function withFilter(command: Command, limit: number): Command {
     .option("--limit <n>", "at most so many", integerBetween(1, 100_000), limit);
 }
 
-function withOperation(command: Command): Command {
-  return withFilter(command, 1_000)
-    .option("--all", "every letter")
-    .option("--reason <text>", "why; kept with your name for ever")
-    .option("--dry-run", "say what would happen and change nothing");
+function withFilteredOperation(command: Command): Command {
+  return withOperation(withFilter(command, 1_000).option("--all", "every letter"));
 }
 
 function filterOf(options: FilterOptions): LetterFilter {
@@ -162,15 +159,7 @@ function operationOf(options: OperationOptions): LetterOperation {
   if (isFiltered === (options.all === true)) {
     throw new DomainError("usage", "say which letters are meant: a filter, or --all");
   }
-  const isDryRun = options.dryRun === true;
-  if (options.reason === undefined && !isDryRun) {
-    throw new DomainError("usage", "--reason is missing: it is kept with what you do");
-  }
-  return {
-    filter: filterOf(options),
-    operator: operatorAtTerminal(options.reason ?? "dry run"),
-    isDryRun,
-  };
+  return { filter: filterOf(options), ...operationBy(options) };
 }
 
 /** Prints what was done, also where it stopped in the middle. */

@@ -14,7 +14,7 @@ import { createSnsPublisher } from "../messaging/sns-publisher.ts";
 import { ledgerDecisionSignal } from "../workflows/messages.ts";
 import { contextOf, withDatabase, withTemporal } from "./context.ts";
 import type { CommandContext } from "./context.ts";
-import { operatorAtTerminal } from "./operator.ts";
+import { operationBy, withOperation } from "./operator.ts";
 import { addCommand } from "./options.ts";
 
 /** `remit outbox retry|skip|republish`: what a person does to events, with a record of who and why. */
@@ -161,29 +161,15 @@ function registerRepublish(outbox: Command): void {
   });
 }
 
-function withOperation(command: Command): Command {
-  return command
-    .option("--reason <text>", "why; kept with your name for ever")
-    .option("--dry-run", "say what would happen and change nothing");
-}
-
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** @throws DomainError `usage` for an id that is none, or without a reason outside of a dry run */
-function operateInput(ids: readonly string[], { reason, dryRun }: OperateOptions): OperateInput {
-  const isDryRun = dryRun === true;
+function operateInput(ids: readonly string[], options: OperateOptions): OperateInput {
   const strays = ids.filter((id) => !UUID.test(id));
   if (strays.length > 0) {
     throw new DomainError("usage", `expected ids of messages (UUIDs), found ${strays.join(", ")}`);
   }
-  if (reason === undefined && !isDryRun) {
-    throw new DomainError("usage", "--reason is missing: it is kept with what you do");
-  }
-  return {
-    messageIds: [...new Set(ids)],
-    operator: operatorAtTerminal(reason ?? "dry run"),
-    isDryRun,
-  };
+  return { messageIds: [...new Set(ids)], ...operationBy(options) };
 }
 
 function printOperated<Message extends OperatedMessage>(

@@ -4,6 +4,7 @@ import { defaultPayloadConverter } from "@temporalio/common";
 import type { Command } from "commander";
 import { InvalidArgumentError } from "commander";
 import type { PublishOutboxSummary } from "../activities/relay-progress.ts";
+import { runningRelayIds } from "../client/running-relays.ts";
 import { DomainError } from "../domain/errors.ts";
 import {
   relayDrainUpdate,
@@ -11,7 +12,6 @@ import {
   relayResumeUpdate,
   relaySetRateUpdate,
   relayStatusQuery,
-  WORKFLOW_TYPES,
 } from "../workflows/messages.ts";
 import type { RelayState } from "../workflows/messages.ts";
 import { contextOf, withTemporal } from "./context.ts";
@@ -160,13 +160,6 @@ async function askResume(handle: WorkflowHandle): Promise<RelayState> {
 async function answersOfRelays(client: Client, ask: AskRelay): Promise<RelayAnswer[]> {
   const ids = await runningRelayIds(client);
   return await Promise.all(ids.map(async (id) => await askRelay(client, id, ask)));
-}
-
-async function runningRelayIds(client: Client): Promise<string[]> {
-  const ids: string[] = [];
-  const query = `WorkflowType = '${WORKFLOW_TYPES.outboxRelay}' AND ExecutionStatus = 'Running'`;
-  for await (const { workflowId } of client.workflow.list({ query })) ids.push(workflowId);
-  return ids.toSorted();
 }
 
 async function askRelay(client: Client, workflowId: string, ask: AskRelay): Promise<RelayAnswer> {

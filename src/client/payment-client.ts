@@ -1,10 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import {
-  WithStartWorkflowOperation,
-  WorkflowFailedError,
-  WorkflowNotFoundError,
-} from "@temporalio/client";
+import { WithStartWorkflowOperation } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import { v7 as uuidV7 } from "uuid";
 import { DomainError } from "../domain/errors.ts";
@@ -15,7 +11,7 @@ import type { PaymentEnd, PaymentInput, PaymentReceipt } from "../workflows/mess
 import { fingerprintOf } from "./fingerprint.ts";
 import { parsePaymentRequest } from "./parameters.ts";
 import type { PaymentRequest } from "./parameters.ts";
-import { isTimeout, isUnavailable, toDomainError } from "./payment-failure.ts";
+import { endedWithoutAnswer, isTimeout, isUnavailable, toDomainError } from "./payment-failure.ts";
 import type { CallContext } from "./payment-failure.ts";
 import { createPaymentOperations } from "./payment-operations.ts";
 import type { PaymentOperations } from "./payment-operations.ts";
@@ -190,11 +186,6 @@ async function waitForEnd(
 
 const UNAVAILABLE_PAUSE_MS = 500;
 const RUN_STARTS_MAX = 5;
-
-/** Cancelled, terminated, failed, or gone with the namespace's retention; the books know how the payment stands. */
-function endedWithoutAnswer(error: unknown): boolean {
-  return error instanceof WorkflowFailedError || error instanceof WorkflowNotFoundError;
-}
 
 /** The same request again: the new run finds the payment by its key and takes it up, or finds its end. */
 async function startAgain(client: Client, answer: PaymentAnswer): Promise<void> {

@@ -3,6 +3,7 @@ import {
   isGrpcDeadlineError,
   isGrpcServiceError,
   ServiceError,
+  WorkflowFailedError,
   WorkflowNotFoundError,
   WorkflowUpdateFailedError,
   WorkflowUpdateRPCTimeoutOrCancelledError,
@@ -187,3 +188,8 @@ const GRPC = {
   unavailable: 14,
   unauthenticated: 16,
 } as const;
+
+/** Cancelled, terminated, failed, or gone with the namespace's retention; the books know how the payment stands. */
+export function endedWithoutAnswer(error: unknown): boolean {
+  return error instanceof WorkflowFailedError || error instanceof WorkflowNotFoundError;
+}

@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { WorkflowFailedError, WorkflowNotFoundError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import { DomainError } from "../domain/errors.ts";
-import { isTimeout, toDomainError } from "./payment-failure.ts";
+import { endedWithoutAnswer, isTimeout, toDomainError } from "./payment-failure.ts";
 
 /**
  * Waits for what a run will answer.
@@ -43,10 +42,7 @@ async function untilAnswered<Result>(
     try {
       return await client.withDeadline(new Date(endsAt), call);
     } catch (error) {
-      const hasRun = !(
-        error instanceof WorkflowFailedError || error instanceof WorkflowNotFoundError
-      );
-      if (hasRun || Date.now() >= endsAt) throw error;
+      if (!endedWithoutAnswer(error) || Date.now() >= endsAt) throw error;
       await sleep(RUN_PAUSE_MS);
     }
   }

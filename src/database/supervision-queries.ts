@@ -86,7 +86,7 @@ export async function latePayments(
       text: `SELECT ${RECORDED_PAYMENT}, events.lost,
                     (p.status <> 'authorized' OR p.expires_at < clock_timestamp())
                     AND p.updated_at < clock_timestamp() - $5 * interval '1 second' AS "isOverdue",
-                    coalesce(greatest(p.expires_at, p.updated_at), p.updated_at) < clock_timestamp() - 3 * $5 * interval '1 second' AS "isStranded"
+                    greatest(p.expires_at, p.updated_at) < clock_timestamp() - 3 * $5 * interval '1 second' AS "isStranded"
                FROM remit.payments p
                JOIN remit.idempotency_keys k ON k.merchant = p.merchant AND k.key = p.idempotency_key
               CROSS JOIN LATERAL (

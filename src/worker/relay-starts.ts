@@ -1,5 +1,6 @@
 import { WorkflowNotFoundError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
+import { runningRelayIds } from "../client/running-relays.ts";
 import { rangeOfWorkflowId, workflowIds } from "../domain/ids.ts";
 import type { RelayRange } from "../domain/ids.ts";
 import {
@@ -38,7 +39,10 @@ export function createRelayStarts(client: Client): RelayStarts {
           }),
       );
     },
-    runningRelays: async () => await bounded(async () => await runningRelays(client)),
+    runningRelays: async () => {
+      const ids = await bounded(async () => await runningRelayIds(client));
+      return ids.flatMap((id) => rangeOfWorkflowId(id) ?? []);
+    },
     relayState: async (range) => {
       const handle = client.workflow.getHandle(workflowIds.outboxRelay(range));
       return await bounded(async () => await handle.query(relayStatusQuery));
@@ -58,14 +62,4 @@ export function createRelayStarts(client: Client): RelayStarts {
       }
     },
   };
-}
-
-async function runningRelays(client: Client): Promise<RelayRange[]> {
-  const ranges: RelayRange[] = [];
-  const query = `WorkflowType = '${WORKFLOW_TYPES.outboxRelay}' AND ExecutionStatus = 'Running'`;
-  for await (const { workflowId } of client.workflow.list({ query })) {
-    const range = rangeOfWorkflowId(workflowId);
-    if (range !== null) ranges.push(range);
-  }
-  return ranges;
 }

@@ -77,6 +77,11 @@ export function createAcceptance<Receipt>(
   };
 }
 
+/** The message that the ledger will decide; null where this call didn't record it. */
+export function messageIdOf(result: RecordResult<unknown>): string | null {
+  return "receipt" in result ? (result.messageId ?? null) : null;
+}
+
 /** The failure of an update; the client reads its type and details. */
 export function refused(details: RefusalDetails | undefined): ApplicationFailure {
   return ApplicationFailure.create({

@@ -179,14 +179,14 @@ export const acceptUpdate = defineUpdate<PaymentReceipt, [AcceptArguments]>("acc
 export const acceptRefundUpdate = defineUpdate<RefundReceipt, [AcceptArguments]>("accept");
 
 /** An operation says which payment it means: a run refuses what is meant for another one. */
-export type CaptureRequest = KeyedRequest & CaptureParameters & PaymentReference;
-export type VoidRequest = KeyedRequest & PaymentReference;
+export interface CapturePaymentInput extends KeyedRequest, CaptureParameters, PaymentReference {}
+export interface VoidPaymentInput extends KeyedRequest, PaymentReference {}
 
 /** Update id: `capture:<fingerprint>`; the key stands in the fingerprint, since one run may have many. */
-export const captureUpdate = defineUpdate<CaptureReceipt, [CaptureRequest]>("capture");
+export const captureUpdate = defineUpdate<CaptureReceipt, [CapturePaymentInput]>("capture");
 /** Answers when the ledger has booked or refused the capture. */
 export const captureEndUpdate = defineUpdate<null, [{ captureId: string }]>("captureEnd");
-export const voidUpdate = defineUpdate<VoidReceipt, [VoidRequest]>("void");
+export const voidUpdate = defineUpdate<VoidReceipt, [VoidPaymentInput]>("void");
 
 /** How a payment stands after a cancel was tried. */
 export interface CancelReceipt {

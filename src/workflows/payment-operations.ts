@@ -6,11 +6,9 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { CancelledPayment } from "../activities/cancel-payment.ts";
-import type { CapturePaymentInput } from "../activities/capture-payment.ts";
-import type { VoidPaymentInput } from "../activities/end-authorization.ts";
 import { refuseCancel } from "../domain/operation-decisions.ts";
 import { PAYMENT_STATUSES } from "../domain/payment.ts";
-import { asksWith, refused } from "./acceptance.ts";
+import { asksWith, messageIdOf, refused } from "./acceptance.ts";
 import type { Acceptance } from "./acceptance.ts";
 import { remoteStep } from "./database-step.ts";
 import {
@@ -22,13 +20,15 @@ import {
   voidUpdate,
 } from "./messages.ts";
 import type {
+  CapturePaymentInput,
   CaptureReceipt,
   LedgerDecision,
   PaymentReceipt,
   PaymentReference,
-  RecordResult,
-  VoidReceipt,
   PaymentStanding,
+  RecordResult,
+  VoidPaymentInput,
+  VoidReceipt,
 } from "./messages.ts";
 
 const capturePayment = remoteStep<CapturePaymentInput, RecordResult<CaptureReceipt>>(
@@ -91,9 +91,8 @@ export function handleOperations(
       await own(acceptance, request);
       const result = await uncancelled(capturePayment, request);
       const receipt = receiptOf(result);
-      if ("receipt" in result && result.messageId !== undefined) {
-        onCapture?.(receipt.captureId, result.messageId);
-      }
+      const messageId = messageIdOf(result);
+      if (messageId !== null) onCapture?.(receipt.captureId, messageId);
       onStanding({ status: receipt.final ? "captured" : "authorized", failureCode: null });
       return receipt;
     },

@@ -10,6 +10,7 @@ import type { ErrorCode } from "../domain/errors.ts";
 import { workflowIds } from "../domain/ids.ts";
 import type { CaptureMode } from "../domain/payment.ts";
 import { asMarkdownText } from "../domain/text.ts";
+import { messageIdOf } from "./acceptance.ts";
 import type { Acceptance, FirstRequest } from "./acceptance.ts";
 import { databaseStep } from "./database-step.ts";
 import { SEARCH_KEYS, WORKFLOW_TYPES } from "./messages.ts";
@@ -58,7 +59,7 @@ async function record(
     if (receipt.paymentId !== input.paymentId) {
       upsertSearchAttributes([{ key: SEARCH_KEYS.paymentId, value: receipt.paymentId }]);
     }
-    return { receipt, messageId: "receipt" in result ? (result.messageId ?? null) : null };
+    return { receipt, messageId: messageIdOf(result) };
   }
   if (result.outcome === "expired") {
     setCurrentDetails("Nobody waited for this request any more, so nothing was recorded.");

@@ -56,8 +56,10 @@ async function untilDecided(
     for (;;) {
       await condition(() => news.some((told) => isTerminal(told.status)));
       const told = news.splice(0).filter((each) => isTerminal(each.status));
-      const certain = told.find((each) => each.isRead || each.messageId === messageId);
-      if (certain !== undefined && (certain.isRead || messageId !== null)) return certain;
+      const certain = told.find(
+        (each) => each.isRead || (messageId !== null && each.messageId === messageId),
+      );
+      if (certain !== undefined) return certain;
       const standing = await standingOf(paymentId);
       if (isTerminal(standing.status)) return standing;
     }

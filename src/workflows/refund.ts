@@ -11,7 +11,7 @@ import {
 import { workflowIds } from "../domain/ids.ts";
 import { PART_STATUSES } from "../domain/payment.ts";
 import type { PartStanding } from "../activities/payment-activities.ts";
-import { createAcceptance } from "./acceptance.ts";
+import { createAcceptance, messageIdOf } from "./acceptance.ts";
 import { databaseStep, remoteStep } from "./database-step.ts";
 import { SEARCH_KEYS, acceptRefundUpdate, ledgerDecisionSignal } from "./messages.ts";
 import type {
@@ -104,10 +104,6 @@ async function untilDecided(
     const standing = await readRefund({ refundId });
     if (standing !== null && standing.status !== "pending") return standing;
   }
-}
-
-function messageIdOf(result: RecordResult<RefundReceipt>): string | null {
-  return "receipt" in result ? (result.messageId ?? null) : null;
 }
 
 /** A signal can be sent by hand: what isn't a decision is no hint. */

@@ -2,20 +2,24 @@ import { v7 as uuidv7 } from "uuid";
 import { applyLedgerEntries } from "../../src/activities/apply-ledger-entries.ts";
 import { cancelPayment } from "../../src/activities/cancel-payment.ts";
 import { capturePayment } from "../../src/activities/capture-payment.ts";
-import type { CapturePaymentInput } from "../../src/activities/capture-payment.ts";
 import { expirePayment, voidPayment } from "../../src/activities/end-authorization.ts";
 import { recordPayment } from "../../src/activities/record-payment.ts";
 import { recordRefund } from "../../src/activities/record-refund.ts";
-import { changeAccountStatus, getAccount } from "../../src/database/account-queries.ts";
+import { changeAccountStatus } from "../../src/database/account-queries.ts";
 import { getCapture, getRefund } from "../../src/database/part-queries.ts";
 import { getPayment } from "../../src/database/payment-queries.ts";
-import type { PaymentInput, RefundInput } from "../../src/workflows/messages.ts";
+import type {
+  CapturePaymentInput,
+  PaymentInput,
+  RefundInput,
+} from "../../src/workflows/messages.ts";
 import {
+  aPair,
   aPayment,
   anOperation,
   createdMessage,
   expectInvariants,
-  fundedAccount,
+  moneyOf,
   newestMessage,
   useDatabase,
 } from "../support/database.ts";
@@ -25,8 +29,7 @@ let [payer, seller] = ["", ""];
 
 /** Each test has accounts of its own: 100.00 EUR with the payer, nothing with the seller. */
 beforeEach(async () => {
-  payer = await fundedAccount(database(), `payer-${uuidv7()}`, { amountMinor: 10_000n });
-  seller = await fundedAccount(database(), `seller-${uuidv7()}`, { kind: "merchant" });
+  [payer, seller] = await aPair(database());
 });
 afterEach(async () => {
   await expectInvariants(database(), 0);
@@ -77,8 +80,7 @@ async function book(paymentId: string, type = "payment.captured") {
 }
 
 async function money(accountId: string): Promise<{ posted: bigint; held: bigint }> {
-  const account = await getAccount(database().app, accountId);
-  return { posted: account?.postedMinor ?? 0n, held: account?.heldMinor ?? 0n };
+  return await moneyOf(database(), accountId);
 }
 
 async function standing(paymentId: string) {

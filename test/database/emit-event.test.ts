@@ -1,10 +1,9 @@
 import { readFileSync } from "node:fs";
 import { Client } from "pg";
 import { randomBytes } from "node:crypto";
-import { claimBatch, sendBatch } from "../../src/activities/publish-outbox-batch.ts";
-import { cursorAtStart } from "../../src/database/outbox-queries.ts";
 import type { OutgoingMessage } from "../../src/messaging/sns-publisher.ts";
 import { useDatabase } from "../support/database.ts";
+import { relayOnce } from "../support/relay-once.ts";
 import { scriptedBroker } from "../support/scripted-broker.ts";
 
 /** The outbox for other programs, as docs/outbox.md tells them. */
@@ -30,17 +29,11 @@ afterEach(async () => {
 
 async function publishAll(): Promise<OutgoingMessage[]> {
   const sent: OutgoingMessage[] = [];
-  const dependencies = {
-    database: database().app,
-    publisher: scriptedBroker((message) => {
-      sent.push(message);
-      return "accepted";
-    }),
-    leaseMs: 10_000,
-    sendTimeoutMs: 3_000,
-  };
-  const range = { fromShard: 0, toShard: 63, cursor: cursorAtStart(0), rowsMax: 100 };
-  await sendBatch(dependencies, await claimBatch(dependencies, range));
+  const broker = scriptedBroker((message) => {
+    sent.push(message);
+    return "accepted";
+  });
+  await relayOnce(database(), broker);
   return sent;
 }
 

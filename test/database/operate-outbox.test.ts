@@ -10,7 +10,6 @@ import {
 import type { OperateInput } from "../../src/activities/operate-outbox.ts";
 import { recordPayment } from "../../src/activities/record-payment.ts";
 import { recordRefund } from "../../src/activities/record-refund.ts";
-import { getAccount } from "../../src/database/account-queries.ts";
 import { deadMessageIds } from "../../src/database/outbox-change-queries.ts";
 import { listOutbox, outboxStatus } from "../../src/database/outbox-view-queries.ts";
 import { getCapture, getRefund } from "../../src/database/part-queries.ts";
@@ -18,11 +17,12 @@ import { getPayment } from "../../src/database/payment-queries.ts";
 import type { OutgoingMessage } from "../../src/messaging/sns-publisher.ts";
 import type { PaymentInput } from "../../src/workflows/messages.ts";
 import {
+  aPair,
   aPayment,
   anOperation,
   createdMessage,
   expectInvariants,
-  fundedAccount,
+  moneyOf,
   newestMessage,
   useDatabase,
 } from "../support/database.ts";
@@ -32,8 +32,7 @@ const database = useDatabase();
 let [payer, seller] = ["", ""];
 
 beforeEach(async () => {
-  payer = await fundedAccount(database(), `payer-${uuidv7()}`, { amountMinor: 10_000n });
-  seller = await fundedAccount(database(), `seller-${uuidv7()}`, { kind: "merchant" });
+  [payer, seller] = await aPair(database());
 });
 afterEach(async () => {
   await expectInvariants(database(), 60);
@@ -75,9 +74,8 @@ async function actions(messageId: string): Promise<unknown[]> {
   );
 }
 
-async function money(accountId: string): Promise<{ posted: bigint; held: bigint } | undefined> {
-  const account = await getAccount(database().app, accountId);
-  return account === null ? undefined : { posted: account.postedMinor, held: account.heldMinor };
+async function money(accountId: string): Promise<{ posted: bigint; held: bigint }> {
+  return await moneyOf(database(), accountId);
 }
 
 describe("retryMessages", () => {

@@ -1,22 +1,20 @@
 import { randomUUID } from "node:crypto";
 import { Client } from "pg";
 import { v7 as uuidv7 } from "uuid";
-import { claimBatch, sendBatch } from "../../src/activities/publish-outbox-batch.ts";
 import type { BatchResult } from "../../src/activities/publish-outbox-batch.ts";
 import { claimRows, cursorAtStart, markPublished } from "../../src/database/outbox-queries.ts";
 import { outboxStatus } from "../../src/database/outbox-view-queries.ts";
 import type { Claim, ClaimCursor, ClaimedRow } from "../../src/database/outbox-queries.ts";
 import type { OutgoingMessage, Publisher } from "../../src/messaging/sns-publisher.ts";
-import { useDatabase } from "../support/database.ts";
+import { emptyOutbox, useDatabase } from "../support/database.ts";
+import { relayOnce as relayOnceOn } from "../support/relay-once.ts";
 import { scriptedBroker } from "../support/scripted-broker.ts";
 
 const database = useDatabase();
 const ALL = { fromShard: 0, toShard: 63, cursor: cursorAtStart(0) };
 
 beforeEach(async () => {
-  await database().admin(
-    "SET session_replication_role = replica; DELETE FROM remit.outbox; DELETE FROM remit.outbox_heads; SET session_replication_role = origin",
-  );
+  await emptyOutbox(database());
 });
 
 async function events(aggregateId: string, count: number): Promise<string[]> {
@@ -56,14 +54,7 @@ async function row(id: string): Promise<Record<string, unknown> | undefined> {
 }
 
 async function relayOnce(broker: Publisher): Promise<BatchResult & { claimed: number }> {
-  const dependencies = {
-    database: database().app,
-    publisher: broker,
-    leaseMs: 10_000,
-    sendTimeoutMs: 3_000,
-  };
-  const batch = await claimBatch(dependencies, { ...ALL, rowsMax: 100 });
-  return { claimed: batch.rows.length, ...(await sendBatch(dependencies, batch)) };
+  return await relayOnceOn(database(), broker);
 }
 
 describe("claimRows", () => {

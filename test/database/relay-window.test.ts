@@ -7,16 +7,14 @@ import type {
   Publisher,
   PublishResult,
 } from "../../src/messaging/sns-publisher.ts";
-import { useDatabase } from "../support/database.ts";
+import { emptyOutbox, useDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 
 const database = useDatabase();
 const WINDOW = { fromShard: 0, toShard: 63, windowMs: 60_000, eventsPerSecondMax: null };
 
 beforeEach(async () => {
-  await database().admin(
-    "SET session_replication_role = replica; DELETE FROM remit.outbox; DELETE FROM remit.outbox_heads; SET session_replication_role = origin",
-  );
+  await emptyOutbox(database());
 });
 
 /** `count` events of each aggregate. */

@@ -9,6 +9,7 @@ import { changeAccountStatus } from "../../src/database/account-queries.ts";
 import type { Message } from "../../src/database/ledger-queries.ts";
 import type { PaymentInput } from "../../src/workflows/messages.ts";
 import {
+  aPair,
   aPayment,
   anOperation,
   createdMessage,
@@ -23,8 +24,7 @@ const DAY_MS = 24 * 3_600_000;
 let [payer, seller] = ["", ""];
 
 beforeEach(async () => {
-  payer = await fundedAccount(database(), `payer-${uuidv7()}`, { amountMinor: 10_000n });
-  seller = await fundedAccount(database(), `seller-${uuidv7()}`, { kind: "merchant" });
+  [payer, seller] = await aPair(database());
 });
 afterEach(async () => {
   await expectInvariants(database(), 60);

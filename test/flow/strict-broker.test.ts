@@ -1,17 +1,16 @@
 import { PublishBatchCommand } from "@aws-sdk/client-sns";
 import type { PublishBatchRequestEntry, SNSClient } from "@aws-sdk/client-sns";
 import { GetQueueAttributesCommand } from "@aws-sdk/client-sqs";
-import { claimBatch, sendBatch } from "../../src/activities/publish-outbox-batch.ts";
 import type { BatchResult } from "../../src/activities/publish-outbox-batch.ts";
-import { cursorAtStart } from "../../src/database/outbox-queries.ts";
 import { createSnsClient, createSqsClient } from "../../src/messaging/aws-clients.ts";
 import { createSnsPublisher } from "../../src/messaging/sns-publisher.ts";
 import { createSqsReceiver } from "../../src/messaging/sqs-receiver.ts";
 import { ensureTopology } from "../../src/messaging/topology.ts";
 import type { Topology } from "../../src/messaging/topology.ts";
 import { startLedgerIntake } from "../../src/worker/ledger-intake.ts";
-import { useDatabase } from "../support/database.ts";
+import { emptyOutbox, useDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
+import { relayOnce as relayOnceOn } from "../support/relay-once.ts";
 import { testServices } from "../support/services.ts";
 import { startStrictBroker } from "../support/strict-broker.ts";
 import type { StrictBroker } from "../support/strict-broker.ts";
@@ -32,9 +31,7 @@ beforeAll(async () => {
 beforeEach(async () => {
   broker = await startStrictBroker(testServices().REMIT_TEST_AWS_ENDPOINT_URL);
   sns = createSnsClient(target(), { requestTimeoutMs: SEND_TIMEOUT_MS });
-  await database().admin(
-    "SET session_replication_role = replica; DELETE FROM remit.outbox; DELETE FROM remit.outbox_heads; SET session_replication_role = origin",
-  );
+  await emptyOutbox(database());
 });
 afterEach(async () => {
   sns.destroy();
@@ -54,17 +51,11 @@ async function events(count: number, payload = "{}"): Promise<void> {
 }
 
 async function relayOnce(): Promise<BatchResult> {
-  const dependencies = {
-    database: database().app,
-    publisher: createSnsPublisher(sns, topology.topicArn),
-    leaseMs: 10_000,
-    sendTimeoutMs: SEND_TIMEOUT_MS,
-  };
   await database().admin(
     "UPDATE remit.outbox SET next_attempt_at = '-infinity' WHERE status = 'PENDING'",
   );
-  const range = { fromShard: 0, toShard: 63, cursor: cursorAtStart(0), rowsMax: 100 };
-  return await sendBatch(dependencies, await claimBatch(dependencies, range));
+  const publisher = createSnsPublisher(sns, topology.topicArn);
+  return await relayOnceOn(database(), publisher, { sendTimeoutMs: SEND_TIMEOUT_MS });
 }
 
 /** How many rows stand where: status and attempts. */

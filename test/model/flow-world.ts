@@ -7,16 +7,12 @@ import { DomainError } from "../../src/domain/errors.ts";
 import { fundedAccount } from "../support/database.ts";
 import type { Flow } from "../support/flow.ts";
 import { MoneyModel } from "./money-model.ts";
-import type { ModelPayment, Status } from "./money-model.ts";
+import type { ModelPayment } from "./money-model.ts";
+import type { MoneyStep } from "./money-steps.ts";
 
-/** One step of a sequence; the numbers pick among what is there by then. */
+/** One step of a sequence. */
 export type FlowStep =
-  | { do: "pay"; from: number; to: number; amount: number; isManual: boolean }
-  | { do: "capture"; which: number; amount: number | null; final: boolean }
-  | { do: "refund"; which: number; amount: number | null }
-  | { do: "void" | "cancel"; which: number }
-  | { do: "replay" | "reuse"; which: number }
-  | { do: "status"; account: number; status: Status };
+  MoneyStep | { do: "void" | "cancel"; which: number } | { do: "replay" | "reuse"; which: number };
 
 /** What a call came to: the code of its refusal, or null and what identifies what it made. */
 interface Answer {

@@ -12,20 +12,18 @@ import { DomainError } from "../../src/domain/errors.ts";
 import { aPayment, anOperation, fundedAccount } from "../support/database.ts";
 import type { TestDatabase } from "../support/database.ts";
 import { MoneyModel } from "./money-model.ts";
-import type { ModelMessage, ModelPayment, Status } from "./money-model.ts";
+import type { ModelMessage, ModelPayment } from "./money-model.ts";
+import type { MoneyStep } from "./money-steps.ts";
 
 const NAMES = ["customer", "friend", "merchant"] as const;
 
 /** One step of a sequence; the numbers pick among what is there by then. */
 export type Step =
-  | { do: "pay"; from: number; to: number; amount: number; isManual: boolean }
-  | { do: "capture"; which: number; amount: number | null; final: boolean }
+  | MoneyStep
   | {
       do: "void" | "cancel" | "lapse" | "expire" | "deliver" | "replay" | "contradict";
       which: number;
-    }
-  | { do: "refund"; which: number; amount: number | null }
-  | { do: "status"; account: number; status: Status };
+    };
 
 interface Result {
   readonly outcome: string;

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expectInvariants, useDatabase } from "../support/database.ts";
-import type { Status } from "./money-model.ts";
+import { SEED, capture, index, pay, refund, status } from "./money-steps.ts";
 import { World } from "./money-world.ts";
 import type { Step } from "./money-world.ts";
 
@@ -8,37 +8,13 @@ jest.setTimeout(1_800_000);
 const database = useDatabase({ poolMax: 4 });
 
 const RUNS = Number(process.env["REMIT_MODEL_RUNS"] ?? 200);
-const SEED = Number(process.env["REMIT_MODEL_SEED"] ?? Date.now() % 2_147_483_647);
 const COMMANDS_MAX = 24;
 
-const index = fc.nat({ max: 5 });
-const amount = fc.integer({ min: 1, max: 7_000 });
-const part = fc.option(fc.integer({ min: 1, max: 5_000 }), { nil: null });
 const steps: fc.Arbitrary<Step[]> = fc.array(
   fc.oneof(
-    {
-      weight: 5,
-      arbitrary: fc.record({
-        do: fc.constant("pay" as const),
-        from: index,
-        to: index,
-        amount,
-        isManual: fc.boolean(),
-      }),
-    },
-    {
-      weight: 4,
-      arbitrary: fc.record({
-        do: fc.constant("capture" as const),
-        which: index,
-        amount: part,
-        final: fc.boolean(),
-      }),
-    },
-    {
-      weight: 3,
-      arbitrary: fc.record({ do: fc.constant("refund" as const), which: index, amount: part }),
-    },
+    pay,
+    capture,
+    refund,
     { weight: 8, arbitrary: fc.record({ do: fc.constant("deliver" as const), which: index }) },
     {
       weight: 4,
@@ -47,14 +23,7 @@ const steps: fc.Arbitrary<Step[]> = fc.array(
         which: index,
       }),
     },
-    {
-      weight: 2,
-      arbitrary: fc.record({
-        do: fc.constant("status" as const),
-        account: index,
-        status: fc.constantFrom<Status>("active", "frozen", "closed", "active"),
-      }),
-    },
+    status,
   ),
   { minLength: 4, maxLength: COMMANDS_MAX },
 );

@@ -6,7 +6,7 @@ import { eventually } from "../support/eventually.ts";
 import { useFlow } from "../support/flow.ts";
 import { FlowWorld } from "./flow-world.ts";
 import type { FlowStep } from "./flow-world.ts";
-import type { Status } from "./money-model.ts";
+import { SEED, capture, index, pay, refund, status } from "./money-steps.ts";
 
 /**
  * The sequences of money.test.ts through client, Temporal, workers, broker and ledger. They run side by side, in rounds:
@@ -16,36 +16,13 @@ jest.setTimeout(1_800_000);
 const flow = useFlow();
 
 const RUNS = Number(process.env["REMIT_MODEL_FLOW_RUNS"] ?? 12);
-const SEED = Number(process.env["REMIT_MODEL_SEED"] ?? Date.now() % 2_147_483_647);
 const ROUNDS = 5;
 const STEPS_MAX = 4;
 
-const index = fc.nat({ max: 5 });
-const part = fc.option(fc.integer({ min: 1, max: 5_000 }), { nil: null });
 const step: fc.Arbitrary<FlowStep> = fc.oneof(
-  {
-    weight: 5,
-    arbitrary: fc.record({
-      do: fc.constant("pay" as const),
-      from: index,
-      to: index,
-      amount: fc.integer({ min: 1, max: 7_000 }),
-      isManual: fc.boolean(),
-    }),
-  },
-  {
-    weight: 4,
-    arbitrary: fc.record({
-      do: fc.constant("capture" as const),
-      which: index,
-      amount: part,
-      final: fc.boolean(),
-    }),
-  },
-  {
-    weight: 3,
-    arbitrary: fc.record({ do: fc.constant("refund" as const), which: index, amount: part }),
-  },
+  pay,
+  capture,
+  refund,
   {
     weight: 3,
     arbitrary: fc.record({
@@ -60,14 +37,7 @@ const step: fc.Arbitrary<FlowStep> = fc.oneof(
       which: index,
     }),
   },
-  {
-    weight: 2,
-    arbitrary: fc.record({
-      do: fc.constant("status" as const),
-      account: index,
-      status: fc.constantFrom<Status>("active", "frozen", "closed", "active"),
-    }),
-  },
+  status,
 );
 const sequence: fc.Arbitrary<FlowStep[][]> = fc.array(
   fc.array(step, { minLength: 1, maxLength: STEPS_MAX }),

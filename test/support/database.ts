@@ -3,7 +3,7 @@ import { Client, Pool } from "pg";
 import type { QueryResultRow } from "pg";
 import { v7 as uuidv7 } from "uuid";
 import { recordPayment } from "../../src/activities/record-payment.ts";
-import { createAccount } from "../../src/database/account-queries.ts";
+import { createAccount, getAccount } from "../../src/database/account-queries.ts";
 import { createDatabase } from "../../src/database/database.ts";
 import type { Database } from "../../src/database/database.ts";
 import { createLoginRole } from "../../src/database/roles.ts";
@@ -112,6 +112,30 @@ export async function fundedAccount(
     await applyLedgerEntries(app, await createdMessage(admin, input.paymentId));
   }
   return accountId;
+}
+
+/** Two accounts of a test's own: 100.00 EUR with the payer, nothing with the seller. */
+export async function aPair(database: TestDatabase): Promise<[payer: string, seller: string]> {
+  return [
+    await fundedAccount(database, `payer-${uuidv7()}`, { amountMinor: 10_000n }),
+    await fundedAccount(database, `seller-${uuidv7()}`, { kind: "merchant" }),
+  ];
+}
+
+/** What an account has and what of it is reserved, in minor units. */
+export async function moneyOf(
+  { app }: TestDatabase,
+  accountId: string,
+): Promise<{ posted: bigint; held: bigint }> {
+  const account = await getAccount(app, accountId);
+  return { posted: account?.postedMinor ?? 0n, held: account?.heldMinor ?? 0n };
+}
+
+/** Takes every event away, with its number; past the rules, which would refuse it. */
+export async function emptyOutbox({ admin }: TestDatabase): Promise<void> {
+  await admin(
+    "SET session_replication_role = replica; DELETE FROM remit.outbox; DELETE FROM remit.outbox_heads; SET session_replication_role = origin",
+  );
 }
 
 /** A request on a payment under a key of its own, unless said. */

@@ -2,12 +2,15 @@ import { v7 as uuidv7 } from "uuid";
 import { applyLedgerEntries } from "../../src/activities/apply-ledger-entries.ts";
 import { cancelPayment } from "../../src/activities/cancel-payment.ts";
 import { capturePayment } from "../../src/activities/capture-payment.ts";
-import type { CapturePaymentInput } from "../../src/activities/capture-payment.ts";
 import { expirePayment, voidPayment } from "../../src/activities/end-authorization.ts";
 import { recordPayment } from "../../src/activities/record-payment.ts";
 import { recordRefund } from "../../src/activities/record-refund.ts";
 import { changeAccountStatus, getAccount } from "../../src/database/account-queries.ts";
-import type { PaymentInput, RefundInput } from "../../src/workflows/messages.ts";
+import type {
+  CapturePaymentInput,
+  PaymentInput,
+  RefundInput,
+} from "../../src/workflows/messages.ts";
 import type { Operation } from "./barrier.ts";
 import { aPayment, anOperation, fundedAccount, newestMessage } from "./database.ts";
 import type { TestDatabase } from "./database.ts";

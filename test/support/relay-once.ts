@@ -1,0 +1,17 @@
+import { claimBatch, sendBatch } from "../../src/activities/publish-outbox-batch.ts";
+import type { BatchResult } from "../../src/activities/publish-outbox-batch.ts";
+import { cursorAtStart } from "../../src/database/outbox-queries.ts";
+import type { Publisher } from "../../src/messaging/sns-publisher.ts";
+import type { TestDatabase } from "./database.ts";
+
+/** One step of the relay over all shards: claim, send, mark. */
+export async function relayOnce(
+  { app }: TestDatabase,
+  publisher: Publisher,
+  { sendTimeoutMs = 3_000 } = {},
+): Promise<BatchResult & { claimed: number }> {
+  const dependencies = { database: app, publisher, leaseMs: 10_000, sendTimeoutMs };
+  const range = { fromShard: 0, toShard: 63, cursor: cursorAtStart(0), rowsMax: 100 };
+  const batch = await claimBatch(dependencies, range);
+  return { claimed: batch.rows.length, ...(await sendBatch(dependencies, batch)) };
+}
