@@ -44,10 +44,10 @@ END $$;
 -- Headers become SNS attributes beside the three that each message has: with raw delivery SQS drops a message of more than
 -- ten, and a tracing agent adds its own. SNS takes one with a tab or a line break, and the message is never delivered.
 CREATE TRIGGER outbox_attributes BEFORE INSERT OR UPDATE OF headers ON remit.outbox
-  FOR EACH ROW WHEN ((new.headers::text ~ '^{("[A-Za-z][A-Za-z0-9_-]*": "[ !#-[\]-~]+"(, |})){0,3}}?$'
+  FOR EACH ROW WHEN ((new.headers::text ~ '^{("[A-Za-z][A-Za-z0-9_-]{0,63}": "[ !#-[\]-~]+"(, |})){0,3}}?$'
                       AND NOT new.headers ?| '{type,aggregateType,aggregateVersion}') IS NOT TRUE)
   EXECUTE FUNCTION remit.outbox_refuse('outbox_attributes_check',
-    'headers are at most three names with values of printable ASCII (no quote, no backslash), and none of type, aggregateType, aggregateVersion');
+    'headers are at most three names (64 of A-Z, a-z, 0-9, _, -, a letter first) with values of printable ASCII (no quote, no backslash), and none of type, aggregateType, aggregateVersion');
 --> statement-breakpoint
 -- Not in XML 1.0, so no queue carries them; jsonb escapes or refuses the others.
 CREATE TRIGGER outbox_characters BEFORE INSERT OR UPDATE OF payload ON remit.outbox

@@ -9,6 +9,7 @@ import { getMessage } from "../database/outbox-queries.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { DeadLetter, DeadLetters } from "../messaging/dead-letters.ts";
 import type { Publisher } from "../messaging/sns-publisher.ts";
+import { publishAgain } from "./publish-again.ts";
 
 /** Which letters are meant; all that is said must fit. */
 export interface LetterFilter {
@@ -18,7 +19,6 @@ export interface LetterFilter {
   readonly paymentId?: string;
   /** Only those that are no message of ours by their shape. */
   readonly malformed?: boolean;
-  readonly limit: number;
 }
 
 /** A letter with what is known of it, what should be done with it, and what was done. */
@@ -60,9 +60,9 @@ export async function peekLetters(
 /**
  * Sends letters once more under their own ids: the event as the outbox holds it, through SNS, then the letter is removed. A
  * crash between the two sends it twice, which the ledger absorbs. What isn't well-formed, or stands for no published event of
- * ours, is left. The record comes before the call.
+ * ours, or is refused by SNS for what it is, is left. The record comes before the call.
  *
- * @throws DomainError `broker_unreachable` where SNS takes one not; what came before it is done
+ * @throws DomainError `broker_unreachable` where SNS doesn't take one, or SQS doesn't remove one; what came before it is done
  */
 export async function redriveLetters(
   dependencies: LetterDependencies & { publisher: Publisher },
@@ -82,17 +82,29 @@ export async function redriveLetters(
       messageId,
       details: { sqsMessageId, receiveCount, republication },
     });
-    const [result] = await publisher.publish([{ ...message, republication }]);
-    if (result?.kind !== "accepted") {
-      throw new DomainError(
-        "broker_unreachable",
-        `SNS took no message ${messageId}: ${result?.error ?? "no answer"}; it stays in the dead-letter queue`,
-      );
-    }
-    await letters.remove(letter);
+    const answer = await publishAgain(publisher, { ...message, republication });
+    if (answer.kind === "fault") return { ...report, advice: `SNS refuses it: ${answer.error}` };
+    await removeSent(letters, letter, messageId);
     if (perSecondMax !== null) await delay(1_000 / perSecondMax);
-    return { ...report, done: "redriven", brokerMessageId: result.brokerMessageId };
+    return { ...report, done: "redriven", brokerMessageId: answer.brokerMessageId };
   });
+}
+
+/** A letter that was sent and can't be removed is no lost work: whoever reads of the failure must know. */
+async function removeSent(
+  letters: DeadLetters,
+  letter: DeadLetter,
+  messageId: string,
+): Promise<void> {
+  try {
+    await letters.remove(letter);
+  } catch (error) {
+    throw new DomainError(
+      "broker_unreachable",
+      `${messageId} was sent again, and its letter could not be removed: discard it, or redrive it, which the ledger absorbs`,
+      { cause: error },
+    );
+  }
 }
 
 /** Removes letters and keeps their whole text with who and why. The payment that one stood for isn't touched by it. */
@@ -127,15 +139,11 @@ async function eachLetter(
   filter: LetterFilter,
   handle: (report: LetterReport, letter: DeadLetter) => Promise<LetterReport>,
 ): Promise<void> {
-  let count = 0;
   await letters.visit(async (letter) => {
     if (!fits(letter, filter)) return "kept";
     const report = await handle(await reportOf(database, letter), letter);
     onLetter(report);
-    count += 1;
-    if (count < filter.limit) return report.done === "left" ? "kept" : "removed";
-    // The last one may be removed already: giving it back then changes nothing.
-    return "enough";
+    return report.done === "left" ? "kept" : "removed";
   });
 }
 

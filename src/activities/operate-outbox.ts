@@ -15,6 +15,7 @@ import type { ErrorCode } from "../domain/errors.ts";
 import type { OutgoingMessage, Publisher } from "../messaging/sns-publisher.ts";
 import { refuseSkippedMessage } from "./apply-ledger-entries.ts";
 import type { AppliedMessage } from "./due-booking.ts";
+import { publishAgain } from "./publish-again.ts";
 
 export interface OperateInput {
   readonly messageIds: readonly string[];
@@ -104,7 +105,8 @@ export interface RepublishedMessage extends OperatedMessage {
  * again.
  *
  * @throws DomainError `message_not_found`, `message_not_republishable` where one was never published; then nothing is sent;
- * `broker_unreachable` where SNS didn't take one, which names those that it took before
+ * `message_not_republishable` where SNS refuses one, and `broker_unreachable` where it doesn't answer: both name those that it
+ * took before
  */
 export async function republishMessages(
   { database, publisher }: { database: Database; publisher: Publisher },
@@ -149,16 +151,20 @@ async function sendAgain(
     before: readonly OperatedMessage[];
   },
 ): Promise<string> {
-  const [result] = await publisher.publish([message]);
-  if (result?.kind !== "accepted") {
-    const sent = before.map(({ messageId }) => messageId);
+  const sent = before.map(({ messageId }) => messageId);
+  const told = `sent again before it: ${sent.join(", ") || "none"}`;
+  const answer = await publishAgain(publisher, message).catch((error: unknown) => {
+    if (!(error instanceof DomainError)) throw error;
+    throw new DomainError(error.code, `${error.message}; ${told}`, { details: { sent } });
+  });
+  if (answer.kind === "fault") {
     throw new DomainError(
-      "broker_unreachable",
-      `SNS took no message ${message.messageId}: ${result?.error ?? "no answer"}; sent again before it: ${sent.join(", ") || "none"}`,
+      "message_not_republishable",
+      `SNS refuses ${message.messageId} for what it is (${answer.error}); ${told}`,
       { details: { sent } },
     );
   }
-  const { brokerMessageId } = result;
+  const { brokerMessageId } = answer;
   await record(database, input, {
     action: "outbox.republished",
     message,

@@ -1,20 +1,11 @@
 import type { Command } from "commander";
 import { discardLetters, peekLetters, redriveLetters } from "../activities/operate-dead-letters.ts";
-import type {
-  LetterDependencies,
-  LetterFilter,
-  LetterOperation,
-  LetterReport,
-} from "../activities/operate-dead-letters.ts";
-import type { Settings } from "../config/settings.ts";
+import type { LetterFilter, LetterOperation } from "../activities/operate-dead-letters.ts";
 import { DomainError } from "../domain/errors.ts";
-import { createSnsClient, createSqsClient } from "../messaging/aws-clients.ts";
-import { awsError } from "../messaging/aws-error.ts";
-import { openDeadLetters } from "../messaging/dead-letters.ts";
-import type { DeadLetters } from "../messaging/dead-letters.ts";
+import { createSnsClient } from "../messaging/aws-clients.ts";
 import { createSnsPublisher } from "../messaging/sns-publisher.ts";
-import { contextOf, withDatabase } from "./context.ts";
-import type { CommandContext } from "./context.ts";
+import { contextOf } from "./context.ts";
+import { CALL_MS_MAX, runLetters, withLetters } from "./dlq-run.ts";
 import { operationBy, withOperation } from "./operator.ts";
 import { addCommand, addGroup, integerBetween } from "./options.ts";
 
@@ -39,11 +30,13 @@ function registerStatus(dlq: Command): void {
       async (letters) => await letters.status(),
     );
     const { visible, inFlight, oldestAgeSeconds, sampled } = status;
+    const inHand = inFlight === 0 ? "" : `, ${inFlight} of them in hand`;
     const age =
       oldestAgeSeconds === null
         ? ""
-        : `, the oldest of ${sampled} looked at came ${Math.round(oldestAgeSeconds)} s ago`;
-    context.print({ json: status, text: `${visible} dead letters, ${inFlight} in hand${age}` });
+        : `; the oldest of ${sampled} looked at came ${Math.round(oldestAgeSeconds)} s ago`;
+    const next = visible === 0 ? "" : "\nnext: remit dlq peek";
+    context.print({ json: status, text: `${visible} dead letters${inHand}${age}${next}` });
   });
 }
 
@@ -72,9 +65,12 @@ function registerPeek(dlq: Command): void {
     20,
   ).action(async (options: FilterOptions, command: Command) => {
     const context = contextOf(command);
-    await run(context, context.settings(["database", "broker"]), false, async (dependencies) => {
-      await peekLetters(dependencies, filterOf(options));
-    });
+    const filter = filterOf(options);
+    const settings = context.settings(["database", "broker"]);
+    const { limit } = options;
+    const messageIds = filter.messageIds ?? [];
+    const run = { context, settings, verb: "peek", isDryRun: false, limit, messageIds } as const;
+    await runLetters(run, async (dependencies) => await peekLetters(dependencies, filter));
   });
 }
 
@@ -97,7 +93,8 @@ function registerRedrive(dlq: Command): void {
       const sns = createSnsClient(settings.aws, { requestTimeoutMs: CALL_MS_MAX });
       try {
         const publisher = createSnsPublisher(sns, settings.topicArn);
-        await run(context, settings, operation.isDryRun, async (dependencies) => {
+        const run = { context, settings, verb: "redrive", ...boundsOf(options) } as const;
+        await runLetters(run, async (dependencies) => {
           await redriveLetters(
             { ...dependencies, publisher },
             { ...operation, perSecondMax: options.rate ?? null },
@@ -120,9 +117,8 @@ function registerDiscard(dlq: Command): void {
     const context = contextOf(command);
     const operation = operationOf(options);
     const settings = context.settings(["database", "broker"]);
-    await run(context, settings, operation.isDryRun, async (dependencies) => {
-      await discardLetters(dependencies, operation);
-    });
+    const run = { context, settings, verb: "discard", ...boundsOf(options) } as const;
+    await runLetters(run, async (dependencies) => await discardLetters(dependencies, operation));
   });
 }
 
@@ -140,88 +136,42 @@ function withFilteredOperation(command: Command): Command {
   return withOperation(withFilter(command, 1_000).option("--all", "every letter"));
 }
 
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** @throws DomainError `usage` for an id of an event that is none */
 function filterOf(options: FilterOptions): LetterFilter {
-  const { messageId, sqsMessageId, type, payment, malformed, limit } = options;
+  const { messageId, sqsMessageId, type, payment, malformed } = options;
+  const strays = (messageId ?? []).filter((id) => !UUID.test(id));
+  if (strays.length > 0) {
+    throw new DomainError("usage", `expected ids of messages (UUIDs), found ${strays.join(", ")}`);
+  }
   return {
     ...(messageId === undefined ? {} : { messageIds: messageId }),
     ...(sqsMessageId === undefined ? {} : { sqsMessageIds: sqsMessageId }),
     ...(type === undefined ? {} : { type }),
     ...(payment === undefined ? {} : { paymentId: payment }),
     ...(malformed === undefined ? {} : { malformed }),
-    limit,
   };
+}
+
+function boundsOf({ limit, dryRun, messageId }: OperationOptions): {
+  limit: number;
+  isDryRun: boolean;
+  messageIds: readonly string[];
+} {
+  return { limit, isDryRun: dryRun === true, messageIds: messageId ?? [] };
 }
 
 /** @throws DomainError `usage` where neither a filter nor --all says which are meant, or no reason is given */
 function operationOf(options: OperationOptions): LetterOperation {
-  const { limit: _, ...said } = filterOf(options);
-  const isFiltered = Object.keys(said).length > 0;
+  const filter = filterOf(options);
+  const isFiltered = Object.keys(filter).length > 0;
   if (isFiltered === (options.all === true)) {
-    throw new DomainError("usage", "say which letters are meant: a filter, or --all");
-  }
-  return { filter: filterOf(options), ...operationBy(options) };
-}
-
-/** Prints what was done, also where it stopped in the middle. */
-async function run(
-  context: CommandContext,
-  settings: Settings,
-  isDryRun: boolean,
-  work: (dependencies: LetterDependencies) => Promise<void>,
-): Promise<void> {
-  const reports: LetterReport[] = [];
-  const onLetter = (report: LetterReport): void => void reports.push(report);
-  try {
-    await withLetters(
-      settings,
-      async (letters) =>
-        await withDatabase(
-          settings,
-          async (database) => await work({ database, letters, onLetter }),
-        ),
+    throw new DomainError(
+      "usage",
+      "say which letters are meant: " +
+        `a filter (--message-id, --type, --payment, --malformed …) or --all, ${isFiltered ? "not both" : "found neither"}`,
     );
-  } catch (error) {
-    if (!context.isJson) for (const report of reports) context.output.err(reportText(report));
-    if (!(error instanceof DomainError)) throw error;
-    const done = reports.filter((report) => report.done !== "left").length;
-    throw new DomainError(error.code, `${error.message}; ${done} were done before it`, {
-      cause: error,
-      details: { letters: reports },
-    });
   }
-  const title = isDryRun ? ["dry run, nothing was changed:"] : [];
-  const lines = reports.length === 0 ? ["no such letters"] : reports.map(reportText);
-  context.print({ json: { isDryRun, letters: reports }, text: [...title, ...lines].join("\n") });
+  return { filter, ...operationBy(options) };
 }
-
-function reportText(report: LetterReport): string {
-  const { messageId, sqsMessageId, type, done, advice, receiveCount, sentAt } = report;
-  const what = `${messageId ?? `letter ${sqsMessageId}`}  ${type ?? "malformed"}`;
-  const came = `sent ${sentAt.toISOString()}, received ${receiveCount} times`;
-  return done === "left" ? `${what}, ${came}: ${advice}` : `${what}: ${done}`;
-}
-
-async function withLetters<Result>(
-  settings: Settings,
-  work: (letters: DeadLetters) => Promise<Result>,
-): Promise<Result> {
-  if (settings.ledgerDlqUrl === "") {
-    throw new DomainError("usage", "REMIT_LEDGER_DLQ_URL is not set, so no queue is known");
-  }
-  const sqs = createSqsClient(settings.aws, { requestTimeoutMs: CALL_MS_MAX });
-  try {
-    return await work(openDeadLetters(sqs, settings.ledgerDlqUrl));
-  } catch (error) {
-    throw isFromAws(error) ? awsError(error, settings.aws) : error;
-  } finally {
-    sqs.destroy();
-  }
-}
-
-function isFromAws(error: unknown): boolean {
-  return (
-    error instanceof Error && ("$metadata" in error || "$response" in error || "code" in error)
-  );
-}
-
-const CALL_MS_MAX = 5_000;

@@ -34,7 +34,7 @@ export const FIXES: Readonly<Record<ErrorCode, string>> = {
   message_not_retryable: "see its state: remit outbox list",
   message_not_skippable: "see its state: remit outbox list",
   message_not_republishable:
-    "only published messages are sent again: remit outbox retry for the others",
+    "only what is published, and taken by SNS as it is, is sent again: remit outbox retry for the others",
   message_skipped: "an operator ended it (remit payment explain ID says why); use a new key to pay",
   already_running: "use the one that runs, or stop it first",
   payment_failed: "read failureCode, mend its cause, then pay with a new key",

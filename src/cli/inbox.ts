@@ -3,6 +3,7 @@ import { listInbox } from "../database/inbox-queries.ts";
 import type { InboxRow } from "../database/inbox-queries.ts";
 import { contextOf, withDatabase } from "./context.ts";
 import { addCommand, addGroup, integerBetween } from "./options.ts";
+import { terminalText } from "./terminal-text.ts";
 
 /** `remit inbox list`. */
 export function registerInbox(program: Command): void {
@@ -37,5 +38,5 @@ function rowText({
 }: InboxRow): string {
   const times = deliveries === 1 ? "" : `, delivered ${deliveries} times`;
   const what = `${outcome ?? "received"}${error === null ? "" : ` (${error})`}`;
-  return `${messageId}  ${receivedAt.toISOString()}  ${type} of ${paymentId ?? "unknown"}: ${what}${times}`;
+  return `${messageId}  ${receivedAt.toISOString()}  ${terminalText(type)} of ${terminalText(paymentId ?? "unknown")}: ${what}${times}`;
 }

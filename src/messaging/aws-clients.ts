@@ -10,7 +10,7 @@ export interface AwsTarget {
 }
 
 export interface AwsTimeouts {
-  /** The SDK has none of its own; for a long poll it must be longer than the poll. */
+  /** Until the answer begins, and again while it stands still; the SDK has none of its own. For a long poll it must be longer than the poll. */
   readonly requestTimeoutMs: number;
 }
 
@@ -36,6 +36,8 @@ function clientConfig({ endpointUrl, region, credentials }: AwsTarget, timeouts:
     requestHandler: {
       connectionTimeout: CONNECTION_TIMEOUT_MS,
       requestTimeout: timeouts.requestTimeoutMs,
+      // That one ends with the headers: an answer that stops in its body would be awaited for ever.
+      socketTimeout: timeouts.requestTimeoutMs,
       throwOnRequestTimeout: true,
     },
   };

@@ -1,5 +1,5 @@
 import {
-  ChangeMessageVisibilityCommand,
+  ChangeMessageVisibilityBatchCommand,
   DeleteMessageCommand,
   GetQueueAttributesCommand,
   ReceiveMessageCommand,
@@ -19,7 +19,7 @@ export interface DeadLetter {
   readonly sentAt: Date;
   /** Null where it is no message of ours by its shape. */
   readonly message: IncomingMessage | null;
-  /** Why it is none; null where it is one. */
+  /** Why it is none, in one line; null where it is one. */
   readonly reason: string | null;
 }
 
@@ -46,19 +46,92 @@ export interface DeadLetters {
 export type Visited = "removed" | "kept" | "enough";
 
 const RECEIVE_MAX = 10;
-/** Longer than ten letters take; one that comes back meanwhile is known by its id. */
-const VISIBILITY_SECONDS = 60;
+/**
+ * Ten letters take at most two minutes: each a send, a delete, and a pause of a second. What a run keeps must stay hidden
+ * while it goes through the others, or it would meet the same ones again and take the queue for exhausted.
+ */
+const VISIBILITY_SECONDS = 300;
 /** Not 0: fauxqs 2.4 loses a message that is given back with 0. */
 const GIVE_BACK_SECONDS = 2;
 const SAMPLE_SECONDS = 2;
 /** A receive may come back empty although there are messages. */
 const EMPTY_RECEIVES = 2;
+const GIVE_BACK_CALLS = 8;
 
 export function openDeadLetters(sqs: SQSClient, queueUrl: string): DeadLetters {
-  const receive = async (visibilitySeconds: number): Promise<DeadLetter[]> => {
-    const { Messages = [] } = await sqs.send(
+  const queue = new Queue(sqs, queueUrl);
+  return {
+    async status() {
+      const { shown, inFlight } = await queue.count();
+      const visible = shown + inFlight;
+      const sample = visible === 0 ? [] : await queue.receive(SAMPLE_SECONDS);
+      const oldest = Math.min(...sample.map(({ sentAt }) => sentAt.getTime()));
+      const oldestAgeSeconds =
+        sample.length === 0 ? null : Math.max(0, (Date.now() - oldest) / 1_000);
+      return { visible, inFlight, oldestAgeSeconds, sampled: sample.length };
+    },
+    visit: async (visit) => await visitEach(queue, visit),
+    remove: async ({ receiptHandle }) => await queue.remove(receiptHandle),
+  };
+}
+
+async function visitEach(
+  queue: Queue,
+  visit: (letter: DeadLetter) => Promise<Visited>,
+): Promise<void> {
+  /** By SQS's id the newest receipt of what is in hand; a letter that comes twice is visited once. */
+  const inHand = new Map<string, string>();
+  const seen = new Set<string>();
+  let hasEnough = false;
+  let empty = 0;
+  try {
+    while (!hasEnough && empty < EMPTY_RECEIVES) {
+      const letters = await queue.receive(VISIBILITY_SECONDS);
+      for (const { sqsMessageId, receiptHandle } of letters) {
+        inHand.set(sqsMessageId, receiptHandle);
+      }
+      empty = letters.length === 0 ? empty + 1 : 0;
+      for (const letter of letters) {
+        if (hasEnough) break;
+        if (seen.has(letter.sqsMessageId)) continue;
+        seen.add(letter.sqsMessageId);
+        const visited = await visit(letter);
+        if (visited === "removed") inHand.delete(letter.sqsMessageId);
+        hasEnough = visited === "enough";
+      }
+    }
+  } finally {
+    await queue.giveBack([...inHand.values()]);
+  }
+}
+
+/** The calls to SQS, in letters. */
+class Queue {
+  readonly #sqs: SQSClient;
+  readonly #url: string;
+
+  constructor(sqs: SQSClient, url: string) {
+    this.#sqs = sqs;
+    this.#url = url;
+  }
+
+  async count(): Promise<{ shown: number; inFlight: number }> {
+    const { Attributes = {} } = await this.#sqs.send(
+      new GetQueueAttributesCommand({
+        QueueUrl: this.#url,
+        AttributeNames: ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
+      }),
+    );
+    return {
+      shown: Number(Attributes.ApproximateNumberOfMessages ?? 0),
+      inFlight: Number(Attributes.ApproximateNumberOfMessagesNotVisible ?? 0),
+    };
+  }
+
+  async receive(visibilitySeconds: number): Promise<DeadLetter[]> {
+    const { Messages = [] } = await this.#sqs.send(
       new ReceiveMessageCommand({
-        QueueUrl: queueUrl,
+        QueueUrl: this.#url,
         MaxNumberOfMessages: RECEIVE_MAX,
         WaitTimeSeconds: 1,
         VisibilityTimeout: visibilitySeconds,
@@ -66,63 +139,41 @@ export function openDeadLetters(sqs: SQSClient, queueUrl: string): DeadLetters {
       }),
     );
     return Messages.map(toLetter);
-  };
-  const giveBack = async ({ receiptHandle }: DeadLetter): Promise<void> => {
-    const QueueUrl = queueUrl;
-    await sqs.send(
-      new ChangeMessageVisibilityCommand({
-        QueueUrl,
-        ReceiptHandle: receiptHandle,
-        VisibilityTimeout: GIVE_BACK_SECONDS,
+  }
+
+  async remove(receiptHandle: string): Promise<void> {
+    await this.#sqs.send(
+      new DeleteMessageCommand({ QueueUrl: this.#url, ReceiptHandle: receiptHandle }),
+    );
+  }
+
+  /** Never fails: what isn't given back comes back by itself, when its visibility ends. */
+  async giveBack(receiptHandles: readonly string[]): Promise<void> {
+    const step = RECEIVE_MAX * GIVE_BACK_CALLS;
+    for (let first = 0; first < receiptHandles.length; first += step) {
+      const calls = Array.from({ length: GIVE_BACK_CALLS }, (_, call) => first + call * RECEIVE_MAX)
+        .map((from) => receiptHandles.slice(from, from + RECEIVE_MAX))
+        .filter(({ length }) => length > 0);
+      const answers = await Promise.allSettled(
+        calls.map(async (handles) => await this.#giveBackTen(handles)),
+      );
+      // Nobody answers: thousands of calls more would only keep the operator waiting.
+      if (answers.every(({ status }) => status === "rejected")) return;
+    }
+  }
+
+  async #giveBackTen(receiptHandles: readonly string[]): Promise<void> {
+    await this.#sqs.send(
+      new ChangeMessageVisibilityBatchCommand({
+        QueueUrl: this.#url,
+        Entries: receiptHandles.map((handle, index) => ({
+          Id: String(index),
+          ReceiptHandle: handle,
+          VisibilityTimeout: GIVE_BACK_SECONDS,
+        })),
       }),
     );
-  };
-  return {
-    async status() {
-      const { Attributes = {} } = await sqs.send(
-        new GetQueueAttributesCommand({
-          QueueUrl: queueUrl,
-          AttributeNames: ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
-        }),
-      );
-      const inFlight = Number(Attributes.ApproximateNumberOfMessagesNotVisible ?? 0);
-      const visible = Number(Attributes.ApproximateNumberOfMessages ?? 0) + inFlight;
-      const sample = visible === 0 ? [] : await receive(SAMPLE_SECONDS);
-      const oldest = Math.min(...sample.map(({ sentAt }) => sentAt.getTime()));
-      const oldestAgeSeconds =
-        sample.length === 0 ? null : Math.max(0, (Date.now() - oldest) / 1_000);
-      return { visible, inFlight, oldestAgeSeconds, sampled: sample.length };
-    },
-    async visit(visit) {
-      const kept = new Map<string, DeadLetter>();
-      const seen = new Set<string>();
-      let hasEnough = false;
-      let empty = 0;
-      try {
-        while (!hasEnough && empty < EMPTY_RECEIVES) {
-          const letters = await receive(VISIBILITY_SECONDS);
-          for (const letter of letters) kept.set(letter.sqsMessageId, letter);
-          const fresh = letters.filter(({ sqsMessageId }) => !seen.has(sqsMessageId));
-          empty = fresh.length === 0 ? empty + 1 : 0;
-          for (const letter of fresh) {
-            if (hasEnough) break;
-            seen.add(letter.sqsMessageId);
-            const visited = await visit(letter);
-            if (visited === "removed") kept.delete(letter.sqsMessageId);
-            hasEnough = visited === "enough";
-          }
-        }
-      } finally {
-        // A letter that isn't given back comes back by itself.
-        await Promise.allSettled([...kept.values()].map(giveBack));
-      }
-    },
-    async remove({ receiptHandle }) {
-      await sqs.send(
-        new DeleteMessageCommand({ QueueUrl: queueUrl, ReceiptHandle: receiptHandle }),
-      );
-    },
-  };
+  }
 }
 
 function toLetter({
@@ -139,6 +190,14 @@ function toLetter({
     receiveCount: Number(Attributes?.ApproximateReceiveCount ?? 1),
     sentAt: new Date(Number(Attributes?.SentTimestamp ?? Date.now())),
     message: parsed.ok ? parsed.message : null,
-    reason: parsed.ok ? null : parsed.reason,
+    reason: parsed.ok ? null : inOneLine(parsed.reason),
   };
+}
+
+/** Zod lists what it misses in lines of its own: "✖ what" and "→ at path". */
+function inOneLine(reason: string): string {
+  return reason
+    .replaceAll(/\s*→ at /g, " at ")
+    .replaceAll(/\s*✖ /g, "; ")
+    .replace(/^; /, "");
 }

@@ -100,6 +100,11 @@ describe("emit_event", () => {
       `'order', 'x', 'order.shipped', '{}', '/', '{"type":"payment.settled"}'`,
       "outbox_attributes_check",
     ],
+    [
+      "with an attribute's name longer than SNS takes",
+      `'order', 'x', 'order.shipped', '{}', '/', jsonb_build_object(repeat('n', 65), '1')`,
+      "outbox_attributes_check",
+    ],
     ["with a malformed type", "'order', 'x', 'order shipped', '{}'", "outbox_type_check"],
     [
       "of an aggregate without a name",

@@ -1,25 +1,25 @@
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { resolve } from "node:path";
+import { tmpdir } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import { SendMessageCommand } from "@aws-sdk/client-sqs";
 import type { SQSClient } from "@aws-sdk/client-sqs";
 import { v7 as uuidv7 } from "uuid";
-import {
-  discardLetters,
-  peekLetters,
-  redriveLetters,
-} from "../../src/activities/operate-dead-letters.ts";
 import type { LetterReport } from "../../src/activities/operate-dead-letters.ts";
-import { knownMessage, listInbox } from "../../src/database/inbox-queries.ts";
-import { createSnsClient, createSqsClient } from "../../src/messaging/aws-clients.ts";
+import { listInbox } from "../../src/database/inbox-queries.ts";
+import { createSqsClient } from "../../src/messaging/aws-clients.ts";
 import { openDeadLetters } from "../../src/messaging/dead-letters.ts";
 import type { DeadLetters } from "../../src/messaging/dead-letters.ts";
-import { createSnsPublisher } from "../../src/messaging/sns-publisher.ts";
 import { createdMessage, expectInvariants } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { aRequest, openFundedAccounts, useFlow } from "../support/flow.ts";
+import { startStrictBroker } from "../support/strict-broker.ts";
 
+/** The commands as an operator runs them, each a process, on a whole Remit. */
 const flow = useFlow();
-const operator = { actor: "ana@desk", reason: "ledger database is back" };
-const ALL = { limit: 1_000 };
+const MAIN = resolve("src/cli/main.ts");
+const REASON = ["--reason", "ledger database is back"];
 let sqs: SQSClient;
 let letters: DeadLetters;
 
@@ -29,19 +29,60 @@ beforeAll(async () => {
   sqs = createSqsClient(flow().aws, { requestTimeoutMs: 10_000 });
   letters = openDeadLetters(sqs, flow().ledgerDlqUrl);
 }, 60_000);
-beforeEach(async () => {
-  await untilAllCanBeSeen();
-  await letters.visit(async (letter) => {
-    await letters.remove(letter);
-    return "removed";
-  });
-});
 afterEach(async () => {
   await expectInvariants(flow().database);
 });
 afterAll(() => {
   sqs.destroy();
 });
+
+interface Ran {
+  readonly exit: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+function start(words: readonly string[], env: Record<string, string> = {}): ChildProcess {
+  const { database, aws, topicArn, ledgerQueueUrl, ledgerDlqUrl } = flow();
+  return spawn(process.execPath, [MAIN, "dlq", ...words], {
+    cwd: tmpdir(),
+    env: {
+      PATH: process.env["PATH"] ?? "",
+      HOME: tmpdir(),
+      DATABASE_URL: database.url,
+      AWS_ENDPOINT_URL: aws.endpointUrl ?? "",
+      AWS_REGION: aws.region,
+      AWS_ACCESS_KEY_ID: "local",
+      AWS_SECRET_ACCESS_KEY: "local",
+      REMIT_TOPIC_ARN: topicArn,
+      REMIT_LEDGER_QUEUE_URL: ledgerQueueUrl,
+      REMIT_LEDGER_DLQ_URL: ledgerDlqUrl,
+      ...env,
+    },
+  });
+}
+
+async function ended(child: ChildProcess): Promise<Ran> {
+  let [out, err] = ["", ""];
+  child.stdout?.on("data", (text) => (out += String(text)));
+  child.stderr?.on("data", (text) => (err += String(text)));
+  const exit = await new Promise<number | null>((done) => child.once("close", done));
+  return { exit, out, err };
+}
+
+async function remit(words: readonly string[], env: Record<string, string> = {}): Promise<Ran> {
+  return await ended(start(words, env));
+}
+
+/** Runs with --json and answers its one document. */
+async function documentOf(
+  words: readonly string[],
+  { exit = 0, env = {} }: { exit?: number; env?: Record<string, string> } = {},
+): Promise<{ letters: LetterReport[] } & Record<string, unknown>> {
+  const ran = await remit([...words, "--json"], env);
+  expect([ran.exit, ran.err]).toEqual([exit, ""]);
+  return JSON.parse(ran.out) as { letters: LetterReport[] } & Record<string, unknown>;
+}
 
 async function bury(...bodies: string[]): Promise<void> {
   for (const body of bodies) {
@@ -58,180 +99,239 @@ async function settledEvent(): Promise<{ messageId: string; payload: string; pay
   return { ...(await createdMessage(database.admin, paymentId)), paymentId };
 }
 
-function forged(): string {
-  const id = uuidv7();
-  return JSON.stringify({
-    specversion: "1.0",
-    id,
-    source: "/x",
-    type: "payment.created",
-    data: {},
-  });
-}
-
-async function collect(
-  work: (dependencies: {
-    database: ReturnType<typeof flow>["database"]["app"];
-    letters: DeadLetters;
-    onLetter: (report: LetterReport) => void;
-  }) => Promise<void>,
-): Promise<LetterReport[]> {
-  const reports: LetterReport[] = [];
-  await work({
-    database: flow().database.app,
-    letters,
-    onLetter: (report) => reports.push(report),
-  });
-  return reports;
+function forged(id = uuidv7()): string {
+  const source = "/x";
+  return JSON.stringify({ specversion: "1.0", id, source, type: "payment.created", data: {} });
 }
 
 async function buried(): Promise<number> {
   return (await letters.status()).visible;
 }
 
-/** A look gives back what it saw after two seconds; the emulator counts it as visible at the next receive only. */
+/** A look gives back what it saw after two seconds. */
 async function untilAllCanBeSeen(): Promise<void> {
   await delay(2_500);
 }
 
-async function redrive(filter: object = ALL, isDryRun = false): Promise<LetterReport[]> {
-  const sns = createSnsClient(flow().aws, { requestTimeoutMs: 5_000 });
-  const publisher = createSnsPublisher(sns, flow().topicArn);
-  const reports = await collect(async (dependencies) => {
-    await redriveLetters(
-      { ...dependencies, publisher },
-      { filter: { ...ALL, ...filter }, operator, isDryRun, perSecondMax: null },
-    );
-  });
-  sns.destroy();
-  return reports;
+async function deliveriesOf(messageId: string): Promise<number> {
+  const inbox = await listInbox(flow().database.app, { onlyErrors: false, limit: 100 });
+  return inbox.find((row) => row.messageId === messageId)?.deliveries ?? 0;
+}
+
+async function bookingsOf(paymentId: string): Promise<number> {
+  const rows = await flow().database.admin(
+    "SELECT id FROM remit.ledger_transactions WHERE payment_id = $1",
+    [paymentId],
+  );
+  return rows.length;
 }
 
 async function actions(): Promise<Record<string, unknown>[]> {
   return await flow().database.admin(
-    "SELECT action, message_id AS id, actor, details FROM remit.operator_actions ORDER BY created_at",
+    "SELECT action, message_id AS id, actor, reason, details FROM remit.operator_actions ORDER BY created_at",
   );
 }
 
-describe("dead letters", () => {
-  test("are each seen once, also more than one receive holds, with what is known and what to do; a look removes none", async () => {
-    const { messageId, payload } = await settledEvent();
-    await bury(payload, "no JSON", ...Array.from({ length: 23 }, forged));
-    const reports = await collect(async (dependencies) => await peekLetters(dependencies, ALL));
-    expect(reports).toHaveLength(25);
-    expect(new Set(reports.map(({ sqsMessageId }) => sqsMessageId)).size).toBe(25);
-    expect(reports.find((report) => report.messageId === messageId)).toMatchObject({
+async function emptyQueue(): Promise<void> {
+  await untilAllCanBeSeen();
+  await letters.visit(async (letter) => {
+    await letters.remove(letter);
+    return "removed";
+  });
+}
+
+const doneOf = (reports: readonly LetterReport[]): string[] =>
+  reports.map(({ done }) => done).toSorted();
+
+describe("peek and status", () => {
+  beforeEach(emptyQueue);
+
+  test("see 25 letters of mixed kind, each once, with what is known and what to do; they remove none", async () => {
+    const { messageId, payload, paymentId } = await settledEvent();
+    await bury(payload, "no JSON", ...Array.from({ length: 23 }, () => forged()));
+    const peeked = await documentOf(["peek", "--limit", "100"]);
+    expect(new Set(peeked.letters.map(({ sqsMessageId }) => sqsMessageId)).size).toBe(25);
+    expect(peeked.letters).toHaveLength(25);
+    expect(peeked.letters.find((letter) => letter.messageId === messageId)).toMatchObject({
+      type: "payment.created",
+      paymentId,
+      receiveCount: 1,
+      wellFormed: true,
+      reason: null,
       outboxStatus: "PUBLISHED",
       outcome: "booked",
+      error: null,
       advice: "decided already (booked): discard it",
     });
-    expect(reports.filter(({ wellFormed }) => !wellFormed)).toMatchObject([
-      { messageId: null, reason: "the body is not JSON" },
+    expect(peeked.letters.filter(({ wellFormed }) => !wellFormed)).toMatchObject([
+      { messageId: null, type: null, reason: "the body is not JSON" },
     ]);
-    expect(reports.filter(({ advice }) => advice.startsWith("no event of ours"))).toHaveLength(23);
-    expect(await buried()).toBe(25);
+    expect(
+      peeked.letters.filter(({ advice }) => advice.startsWith("no event of ours")),
+    ).toHaveLength(23);
     await untilAllCanBeSeen();
-    const status = await letters.status();
-    expect(status.oldestAgeSeconds).toBeGreaterThanOrEqual(0);
-  });
+    const { visible, oldestAgeSeconds } = await documentOf(["status"]);
+    expect(visible).toBe(25);
+    expect(oldestAgeSeconds).toBeGreaterThan(2);
+    expect(oldestAgeSeconds).toBeLessThan(60);
+  }, 60_000);
+});
 
-  test("redriven go out under their own ids and are booked once; what is malformed or forged stays, and a dry run does nothing", async () => {
-    const { messageId, payload } = await settledEvent();
+describe("redrive", () => {
+  beforeEach(emptyQueue);
+
+  test("sends under the same id what was published; a dry run does nothing; what is malformed, forged or never published stays; twice is once", async () => {
+    const { messageId, payload, paymentId } = await settledEvent();
     await bury(payload, "no JSON", forged());
-    expect(await redrive({}, true)).toHaveLength(3);
-    expect(await buried()).toBe(3);
-    await untilAllCanBeSeen();
     const before = (await actions()).length;
-    const reports = await redrive();
-    expect(reports.map(({ done }) => done).toSorted()).toEqual(["left", "left", "redriven"]);
-    expect(reports.find(({ done }) => done === "redriven")).toMatchObject({ messageId });
-    expect((await actions()).slice(before)).toMatchObject([
-      { action: "dlq.redrive", id: messageId, actor: "ana@desk", details: { republication: 1 } },
+    const tried = await documentOf(["redrive", "--all", "--dry-run"]);
+    expect([doneOf(tried.letters), await buried()]).toEqual([["left", "left", "left"], 3]);
+    expect((await actions()).length).toBe(before);
+    expect(await deliveriesOf(messageId)).toBe(1);
+    await untilAllCanBeSeen();
+    // The malformed one and the forged one don't use up the limit.
+    const redriven = await documentOf([
+      "redrive",
+      "--all",
+      "--limit",
+      "1",
+      "--rate",
+      "5",
+      ...REASON,
     ]);
-    await eventually(async () => {
-      const inbox = await listInbox(flow().database.app, { onlyErrors: false, limit: 100 });
-      expect(inbox.find((row) => row.messageId === messageId)).toMatchObject({
-        outcome: "booked",
-        deliveries: 2,
-      });
-    });
-    expect(await buried()).toBe(2);
-  });
-
-  test("are chosen by id, type, payment and shape, and by a limit", async () => {
-    const one = await settledEvent();
-    const other = await settledEvent();
-    await bury(one.payload, other.payload, "no JSON", "{}");
-    const count = async (filter: object): Promise<number> => {
-      // What the look before gave back is visible again after two seconds.
-      await untilAllCanBeSeen();
-      return (
-        await collect(
-          async (dependencies) => await peekLetters(dependencies, { ...ALL, ...filter }),
-        )
-      ).length;
-    };
-    expect(await count({ messageIds: [one.messageId] })).toBe(1);
-    expect(await count({ paymentId: other.paymentId })).toBe(1);
-    expect(await count({ type: "payment.created" })).toBe(2);
-    expect(await count({ type: "refund.created" })).toBe(0);
-    expect(await count({ malformed: true })).toBe(2);
-    expect(await count({ limit: 3 })).toBe(3);
-    expect(await buried()).toBe(4);
+    expect(redriven.letters.filter(({ done }) => done === "redriven")).toMatchObject([
+      { messageId },
+    ]);
+    expect((await actions()).slice(before)).toMatchObject([
+      { action: "dlq.redrive", id: messageId, reason: REASON[1], details: { republication: 1 } },
+    ]);
+    await eventually(async () => expect(await deliveriesOf(messageId)).toBe(2));
+    await untilAllCanBeSeen();
+    const again = await documentOf(["redrive", "--all", ...REASON]);
+    expect(doneOf(again.letters)).toEqual(["left", "left"]);
+    expect([await buried(), await bookingsOf(paymentId)]).toEqual([2, 1]);
+    expect(await deliveriesOf(messageId)).toBe(2);
   }, 60_000);
 
-  test("discarded leave their whole text behind, with who and why, byte for byte", async () => {
-    const { payload, messageId } = await settledEvent();
-    await bury(payload, 'half a "letter" ü');
-    const before = (await actions()).length;
-    const reports = await collect(async (dependencies) => {
-      await discardLetters(dependencies, { filter: ALL, operator, isDryRun: false });
+  test("interrupted in the middle it ends after the letter in hand, exits 130, and all others can be seen at once", async () => {
+    const { messageId, payload, paymentId } = await settledEvent();
+    await bury(...Array.from({ length: 12 }, () => payload));
+    const child = start(["redrive", "--all", "--rate", "2", ...REASON, "--json"]);
+    const ending = ended(child);
+    await eventually(async () => expect(await deliveriesOf(messageId)).toBeGreaterThan(2), {
+      timeoutMs: 20_000,
     });
-    expect(reports.map(({ done }) => done)).toEqual(["discarded", "discarded"]);
-    expect(await buried()).toBe(0);
-    const kept = (await actions()).slice(before);
-    expect(kept.map(({ action }) => action)).toEqual(["dlq.discard", "dlq.discard"]);
-    expect(kept.find(({ id }) => id === messageId)?.["details"]).toMatchObject({ body: payload });
-    expect(kept.find(({ id }) => id === null)?.["details"]).toMatchObject({
-      body: 'half a "letter" ü',
-    });
-  });
+    child.kill("SIGINT");
+    const { exit, out, err } = await ending;
+    const document = JSON.parse(out) as { letters: LetterReport[]; end: string };
+    expect([exit, err, document.end]).toEqual([130, "", "interrupted"]);
+    const sent = document.letters.filter(({ done }) => done === "redriven").length;
+    expect(sent).toBeGreaterThanOrEqual(2);
+    expect(sent).toBeLessThan(12);
+    await untilAllCanBeSeen();
+    const rest = await documentOf(["peek", "--limit", "100"]);
+    expect(rest.letters).toHaveLength(12 - sent);
+    await eventually(async () => expect(await deliveriesOf(messageId)).toBe(1 + sent));
+    expect(await bookingsOf(paymentId)).toBe(1);
+  }, 90_000);
 
-  test("that SNS doesn't take stay, with the record of the try", async () => {
-    const { messageId, payload } = await settledEvent();
-    await bury(payload);
-    const away = redriveLetters(
-      {
-        database: flow().database.app,
-        letters,
-        onLetter: () => undefined,
-        publisher: {
-          isReachable: async () => await Promise.resolve(false),
-          publish: async (messages) =>
-            await Promise.resolve(
-              messages.map((message) => ({
-                kind: "outage" as const,
-                messageId: message.messageId,
-                error: "ECONNREFUSED",
-              })),
-            ),
-        },
-      },
-      { filter: ALL, operator, isDryRun: false, perSecondMax: null },
-    );
-    await expect(away).rejects.toMatchObject({ code: "broker_unreachable" });
+  test("where SNS is away it stops, leaves the letter, and tells what was done before", async () => {
+    const first = await settledEvent();
+    const second = await settledEvent();
+    await bury(first.payload, second.payload);
+    const broker = await startStrictBroker(flow().aws.endpointUrl ?? "");
+    broker.next("PublishBatch", { kind: "delay", ms: 1 }, { kind: "drop" });
+    const env = { AWS_ENDPOINT_URL: broker.url };
+    const problem = await documentOf(["redrive", "--all", ...REASON], { exit: 5, env });
+    await broker.close();
+    expect(problem).toMatchObject({
+      code: "broker_unreachable",
+      detail: expect.stringContaining("1 redriven, 0 left"),
+    });
+    expect(doneOf(problem.letters)).toEqual(["redriven"]);
     expect(await buried()).toBe(1);
-    expect((await actions()).at(-1)).toMatchObject({ action: "dlq.redrive", id: messageId });
-  });
+    // The record of the try comes before the call.
+    expect((await actions()).slice(-2)).toMatchObject([
+      { action: "dlq.redrive" },
+      { action: "dlq.redrive" },
+    ]);
+  }, 60_000);
 
-  test("whose event was purged are known by the ledger alone", async () => {
-    const { messageId } = await settledEvent();
-    await flow().database.admin("DELETE FROM remit.inbox WHERE message_id = $1", [messageId]);
-    expect(await knownMessage(flow().database.app, messageId)).toMatchObject({ outcome: "booked" });
-    expect(await knownMessage(flow().database.app, uuidv7())).toEqual({
-      outboxStatus: null,
-      outcome: null,
-      error: null,
-    });
+  test("a letter that SNS refuses for what it is stays, with why, and holds up none behind it", async () => {
+    const first = await settledEvent();
+    const second = await settledEvent();
+    await bury(first.payload, second.payload);
+    const broker = await startStrictBroker(flow().aws.endpointUrl ?? "");
+    broker.next("PublishBatch", { kind: "refuse", status: 400, code: "InvalidParameter" });
+    const env = { AWS_ENDPOINT_URL: broker.url };
+    const { letters } = await documentOf(["redrive", "--all", ...REASON], { env });
+    await broker.close();
+    expect(doneOf(letters)).toEqual(["left", "redriven"]);
+    expect(letters[0]?.advice).toMatch(/^SNS refuses it: InvalidParameter/);
+    expect(await buried()).toBe(1);
+  }, 60_000);
+
+  test("waits where SNS throttles, and goes on", async () => {
+    const { payload } = await settledEvent();
+    await bury(payload);
+    const broker = await startStrictBroker(flow().aws.endpointUrl ?? "");
+    const throttled = { kind: "refuse", status: 400, code: "Throttling" } as const;
+    broker.next("PublishBatch", throttled, throttled);
+    const env = { AWS_ENDPOINT_URL: broker.url };
+    const { letters: sent } = await documentOf(["redrive", "--all", ...REASON], { env });
+    await broker.close();
+    expect([doneOf(sent), await buried()]).toEqual([["redriven"], 0]);
+  }, 60_000);
+});
+
+describe("discard", () => {
+  beforeEach(emptyQueue);
+
+  test("takes only what the filter names, and keeps its whole text with who and why, byte for byte", async () => {
+    const { payload, messageId } = await settledEvent();
+    const junk = 'half a "letter" ü';
+    await bury(payload, junk);
+    const before = (await actions()).length;
+    const tried = await documentOf(["discard", "--malformed", "--dry-run"]);
+    expect([doneOf(tried.letters), (await actions()).length]).toEqual([["left"], before]);
+    await untilAllCanBeSeen();
+    const { letters: gone } = await documentOf(["discard", "--malformed", ...REASON]);
+    expect([doneOf(gone), await buried()]).toEqual([["discarded"], 1]);
+    await untilAllCanBeSeen();
+    await documentOf(["discard", "--message-id", messageId, ...REASON]);
+    expect(await buried()).toBe(0);
+    expect((await actions()).slice(before)).toMatchObject([
+      { action: "dlq.discard", id: null, reason: REASON[1], details: { body: junk } },
+      { action: "dlq.discard", id: messageId, details: { body: payload } },
+    ]);
+  }, 60_000);
+});
+
+describe("the commands refuse", () => {
+  test.each([
+    [
+      "without the queue's setting",
+      { REMIT_LEDGER_DLQ_URL: "" },
+      2,
+      "usage",
+      /^REMIT_LEDGER_DLQ_URL is/,
+    ],
+    [
+      "a queue that isn't there",
+      { REMIT_LEDGER_DLQ_URL: "http://x/0/none" },
+      2,
+      "usage",
+      /^REMIT_LEDGER_DLQ_URL: .*none/,
+    ],
+    [
+      "without a broker",
+      { AWS_ENDPOINT_URL: "http://127.0.0.1:1" },
+      5,
+      "broker_unreachable",
+      /127\.0\.0\.1:1/,
+    ],
+  ] as const)("%s", async (_, env, exit, code, detail) => {
+    const problem = await documentOf(["peek"], { exit, env });
+    expect(problem).toMatchObject({ code, detail: expect.stringMatching(detail) });
   });
 });

@@ -1,14 +1,22 @@
-import { PublishBatchCommand } from "@aws-sdk/client-sns";
-import type { PublishBatchRequestEntry, SNSClient } from "@aws-sdk/client-sns";
+import type { SNSClient } from "@aws-sdk/client-sns";
 import { GetQueueAttributesCommand } from "@aws-sdk/client-sqs";
+import { applyLedgerEntries } from "../../src/activities/apply-ledger-entries.ts";
 import type { BatchResult } from "../../src/activities/publish-outbox-batch.ts";
+import { recordPayment } from "../../src/activities/record-payment.ts";
 import { createSnsClient, createSqsClient } from "../../src/messaging/aws-clients.ts";
+import { parseMessage } from "../../src/messaging/envelope.ts";
 import { createSnsPublisher } from "../../src/messaging/sns-publisher.ts";
 import { createSqsReceiver } from "../../src/messaging/sqs-receiver.ts";
 import { ensureTopology } from "../../src/messaging/topology.ts";
 import type { Topology } from "../../src/messaging/topology.ts";
 import { startLedgerIntake } from "../../src/worker/ledger-intake.ts";
-import { emptyOutbox, useDatabase } from "../support/database.ts";
+import {
+  aPayment,
+  createdMessage,
+  emptyOutbox,
+  fundedAccount,
+  useDatabase,
+} from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { relayOnce as relayOnceOn } from "../support/relay-once.ts";
 import { testServices } from "../support/services.ts";
@@ -66,64 +74,14 @@ async function standing(): Promise<Record<string, number>> {
   return Object.fromEntries(rows.map(({ at, count }) => [at, Number(count)]));
 }
 
+/** Of a signature's time: 20261201T130500Z. */
+function msOf(signedAt: string): number {
+  return Date.parse(signedAt.replace(/^(....)(..)(..T..)(..)(..Z)$/, "$1-$2-$3:$4:$5"));
+}
+
 function published(): number {
   return broker.calls.filter(({ action }) => action === "PublishBatch").length;
 }
-
-describe("what the stand-in refuses as AWS does", () => {
-  const good: PublishBatchRequestEntry = {
-    Id: "0",
-    Message: "{}",
-    MessageAttributes: { type: { DataType: "String", StringValue: "thing.changed" } },
-  };
-  const attributes = (count: number) =>
-    Object.fromEntries(
-      Array.from({ length: count }, (_, nth) => [
-        `a${nth}`,
-        { DataType: "String", StringValue: "x" },
-      ]),
-    );
-  test.each<[string, PublishBatchRequestEntry[], string | null]>([
-    ["a good entry", [good], null],
-    [
-      "eleven entries",
-      Array.from({ length: 11 }, (_, id) => ({ ...good, Id: `${id}` })),
-      "TooManyEntries",
-    ],
-    ["two of one id", [good, good], "NotDistinct"],
-    ["an id with a colon", [{ ...good, Id: "a:1" }], "InvalidBatchEntryId"],
-    [
-      "more than 256 KiB with the attributes",
-      [{ ...good, Message: "x".repeat(262_130) }],
-      "TooLong",
-    ],
-    ["a control character", [{ ...good, Message: "a\u0001" }], "InvalidParameter"],
-    ["U+FFFF", [{ ...good, Message: "a\uFFFF" }], "InvalidParameter"],
-    ["an emoji", [{ ...good, Message: "🙂" }], null],
-    ["an empty message", [{ ...good, Message: "" }], "InvalidParameter"],
-    ["eleven attributes", [{ ...good, MessageAttributes: attributes(11) }], "InvalidParameter"],
-    ["ten attributes", [{ ...good, MessageAttributes: attributes(10) }], null],
-    [
-      "an empty attribute",
-      [{ ...good, MessageAttributes: { a: { DataType: "String", StringValue: "" } } }],
-      "InvalidParameterValue",
-    ],
-    ["a group id on a standard topic", [{ ...good, MessageGroupId: "g" }], "InvalidParameter"],
-  ])("%s", async (_, entries, refusal) => {
-    const met = await sns
-      .send(
-        new PublishBatchCommand({
-          TopicArn: topology.topicArn,
-          PublishBatchRequestEntries: entries,
-        }),
-      )
-      .then(({ Successful = [] }) => (Successful.length === entries.length ? null : "lost"))
-      .catch((error: Error) => error.name);
-    expect(met === null ? null : met.includes(refusal ?? "nothing")).toBe(
-      refusal === null ? null : true,
-    );
-  });
-});
 
 describe("the relay", () => {
   test("meets none of these refusals with what the outbox takes: great payloads, odd texts, all in few calls", async () => {
@@ -140,22 +98,35 @@ describe("the relay", () => {
 
   test("marks the seven of ten that were taken, counts the sender's fault, and tries the broker's again", async () => {
     await events(10);
-    broker.next("PublishBatch", {
-      kind: "failEntries",
-      places: [2],
-      code: "InvalidParameter",
-      senderFault: true,
-    });
+    const failures = [{ place: 2, code: "InvalidParameter", senderFault: true }];
+    broker.next("PublishBatch", { kind: "failEntries", failures });
     expect(await relayOnce()).toMatchObject({ published: 9, failed: 1, outage: null });
     expect(await standing()).toEqual({ "PUBLISHED 0": 9, "PENDING 1": 1 });
     await relayOnce();
     expect(await standing()).toEqual({ "PUBLISHED 0": 9, "PUBLISHED 1": 1 });
   });
 
+  test("tells three failures of one answer apart: seven marked, the sender's counted, the broker's two tried again", async () => {
+    await events(10);
+    const throttled = { code: "Throttling", senderFault: false };
+    const failures = [
+      { place: 1, code: "InvalidParameter", senderFault: true },
+      { place: 5, ...throttled },
+      { place: 8, ...throttled },
+    ];
+    broker.next("PublishBatch", { kind: "failEntries", failures });
+    expect(await relayOnce()).toMatchObject({ published: 7, failed: 1 });
+    expect(await standing()).toEqual({ "PUBLISHED 0": 7, "PENDING 0": 2, "PENDING 1": 1 });
+    expect(await relayOnce()).toMatchObject({ published: 3, failed: 0, outage: null });
+    // Ten in the first call, three in the second: what was taken isn't sent again.
+    expect(broker.calls.map(({ entries }) => entries)).toEqual([10, 3]);
+  });
+
   test("burns no attempt of the three of ten that the broker itself failed, and sends them at once", async () => {
     await events(10);
-    const throttled = { code: "Throttling", senderFault: false } as const;
-    broker.next("PublishBatch", { kind: "failEntries", places: [0, 4, 9], ...throttled });
+    const throttled = { code: "Throttling", senderFault: false };
+    const failures = [0, 4, 9].map((place) => ({ place, ...throttled }));
+    broker.next("PublishBatch", { kind: "failEntries", failures });
     expect(await relayOnce()).toMatchObject({ published: 7, failed: 0 });
     expect(await standing()).toEqual({ "PUBLISHED 0": 7, "PENDING 0": 3 });
     expect(await relayOnce()).toMatchObject({ published: 3, failed: 0, outage: null });
@@ -181,6 +152,9 @@ describe("the relay", () => {
     ["a denial that a policy caused", { kind: "refuse", status: 403, code: "AuthorizationError" }],
     ["a connection that ends", { kind: "drop" }],
     ["silence", { kind: "silence" }],
+    ["an answer that stops in its middle", { kind: "halfAnswer" }],
+    ["too many requests", { kind: "refuse", status: 429, code: "TooManyRequestsException" }],
+    ["a server whose clock is 20 minutes ahead", { kind: "skewedClock", aheadMs: 1_200_000 }],
   ] as const)("burns nothing in %s, and says so", async (_, fault) => {
     await events(5);
     broker.next("PublishBatch", fault);
@@ -190,18 +164,77 @@ describe("the relay", () => {
     expect(await relayOnce()).toMatchObject({ published: 5, outage: null });
   });
 
-  test("sends again under the same ids where the answer got lost", async () => {
-    await events(3);
+  test("signs by the clock of the server once that has told it", async () => {
+    await events(1);
+    broker.next("PublishBatch", { kind: "skewedClock", aheadMs: 1_200_000 });
+    await relayOnce();
+    expect(await relayOnce()).toMatchObject({ published: 1, outage: null });
+    const [first, second] = broker.calls.map(({ signedAt, atMs }) => msOf(signedAt) - atMs);
+    expect(Math.abs(first ?? 0)).toBeLessThan(10_000);
+    expect(Math.abs((second ?? 0) - 1_200_000)).toBeLessThan(10_000);
+  });
+});
+
+describe("what the outbox takes and what it refuses", () => {
+  test("the greatest event with the greatest attributes passes, alone and beside others; one byte more is refused by the outbox", async () => {
+    const greatest = `jsonb_build_object('text', repeat('x', 240000 - 12))`;
+    const insert = (payload: string, id: string): string =>
+      `INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, type, payload, headers)
+       SELECT uuidv7(), repeat('t', 64), repeat('i', 126) || '${id}' || n, repeat('e', 128), ${payload},
+              jsonb_build_object('a', repeat('v', 1300), 'b', repeat('v', 1300), 'c', repeat('v', 1300))
+         FROM generate_series(1, 3) n`;
+    await database().admin(insert(greatest, "g"));
+    await database().admin(insert("'{}'", "s"));
+    expect(await relayOnce()).toMatchObject({ published: 6, failed: 0, outage: null });
+    // Three of its own, and three of the writer; SQS drops what has more than ten, and a tracing agent adds two.
+    expect(Math.max(...broker.calls.map(({ attributes }) => attributes))).toBe(6);
+    const tooGreat = `jsonb_build_object('text', repeat('x', 240001 - 12))`;
+    await expect(database().admin(insert(tooGreat, "t"))).rejects.toMatchObject({
+      constraint: "outbox_payload_check",
+    });
+  });
+});
+
+describe("a payment on its way", () => {
+  const ODD = '🙂 ü \t \n "\\" <&> \u2028 \u007f';
+
+  test("whose acknowledgement got lost goes out twice under one id, arrives byte for byte, and is booked once", async () => {
+    const { app, admin } = database();
+    await fundedAccount(database(), "alice", { amountMinor: 100_000n });
+    await fundedAccount(database(), "shop", { kind: "merchant" });
+    await emptyOutbox(database());
+    const input = aPayment({ description: ODD });
+    expect((await recordPayment(app, input)).outcome).toBe("recorded");
+    const { messageId, payload } = await createdMessage(admin, input.paymentId);
     broker.next("PublishBatch", { kind: "lostAnswer" });
     expect(await relayOnce()).toMatchObject({ published: 0, failed: 0 });
-    expect(await relayOnce()).toMatchObject({ published: 3 });
-    expect(await standing()).toEqual({ "PUBLISHED 0": 3 });
+    expect(await relayOnce()).toMatchObject({ published: 1 });
+
+    const bodies = await taken(2);
+    expect(bodies).toEqual([payload, payload]);
+    const outcomes = [];
+    for (const body of bodies) {
+      const parsed = parseMessage(body);
+      if (!parsed.ok) throw new Error(parsed.reason);
+      expect(parsed.message.messageId).toBe(messageId);
+      const { outcome, repeated } = await applyLedgerEntries(app, parsed.message);
+      outcomes.push([outcome, repeated]);
+    }
+    expect(outcomes).toEqual([
+      ["booked", false],
+      ["booked", true],
+    ]);
+    const booked = await admin("SELECT id FROM remit.ledger_transactions WHERE message_id = $1", [
+      messageId,
+    ]);
+    expect(booked).toHaveLength(1);
   });
 });
 
 describe("the intake", () => {
   test.each([
     ["the same message twice in one answer", { kind: "repeat" }],
+    ["a message whose first receipt is no longer good", { kind: "repeatOutdated" }],
     ["messages in another order", { kind: "reverse" }],
     ["an answer that comes late", { kind: "delay", ms: 300 }],
     ["a receive that is refused", { kind: "refuse", status: 503, code: "ServiceUnavailable" }],
@@ -255,6 +288,22 @@ async function ledgerMessages(count: number): Promise<string[]> {
   );
   expect(results.map(({ kind }) => kind)).toEqual(rows.map(() => "accepted"));
   return rows.map(({ id }) => id);
+}
+
+/** Takes so many messages out of the ledger's queue. */
+async function taken(count: number): Promise<string[]> {
+  const sqs = createSqsClient(target(), { requestTimeoutMs: 10_000 });
+  const queueUrl = topology.ledgerQueueUrl;
+  const receiver = createSqsReceiver({ polling: sqs, answering: sqs, queueUrl });
+  const bodies: string[] = [];
+  while (bodies.length < count) {
+    const received = await receiver.receive(10);
+    if (received.length === 0) break;
+    bodies.push(...received.map(({ body }) => body));
+    await receiver.delete(received.map(({ receiptHandle }) => receiptHandle));
+  }
+  sqs.destroy();
+  return bodies;
 }
 
 async function waiting(): Promise<number> {

@@ -3,33 +3,23 @@ import { createServer, request as httpRequest } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
+import { changed, withFailures, withoutEntries } from "./broker-faults.ts";
+import type { EntryFailure, Fault } from "./broker-faults.ts";
 import { entriesOf, refusalOf } from "./sns-rules.ts";
 import type { BatchEntry } from "./sns-rules.ts";
-
-/** What befalls a call: before it reaches the broker, or on the way back. */
-export type Fault =
-  | { readonly kind: "delay"; readonly ms: number }
-  /** The connection ends before anything is forwarded. */
-  | { readonly kind: "drop" }
-  /** The broker has it, and nobody hears so. */
-  | { readonly kind: "lostAnswer" }
-  /** Taken and never answered. */
-  | { readonly kind: "silence" }
-  | { readonly kind: "refuse"; readonly status: number; readonly code: string }
-  /** HTTP 200, and these entries (by their place) in `Failed`. */
-  | {
-      readonly kind: "failEntries";
-      readonly places: readonly number[];
-      readonly code: string;
-      readonly senderFault: boolean;
-    }
-  /** Each received message twice, the second time with the same handle; or the other way round. */
-  | { readonly kind: "repeat" }
-  | { readonly kind: "reverse" };
+import { isAttributeName, refusalOfSqs, refusedEntriesOf } from "./sqs-rules.ts";
+import type { RefusedEntry, SqsRequest } from "./sqs-rules.ts";
 
 export interface Call {
   readonly action: string;
   readonly entries: number;
+  /** The most that an entry has. */
+  readonly attributes: number;
+  /** What was asked for, of a call to SQS. */
+  readonly request: SqsRequest;
+  readonly atMs: number;
+  /** The time of its signature, as in 20261201T130500Z. */
+  readonly signedAt: string;
 }
 
 /**
@@ -51,30 +41,48 @@ export async function startStrictBroker(target: string): Promise<StrictBroker> {
   });
 
   async function handle(incoming: IncomingMessage, answer: ServerResponse): Promise<void> {
-    const body = await textOf(incoming);
-    const form = new URLSearchParams(body);
-    const isQuery = incoming.headers["content-type"]?.includes("urlencoded") === true;
-    const action = isQuery
-      ? (form.get("Action") ?? "")
-      : String(incoming.headers["x-amz-target"]).replace("AmazonSQS.", "");
-    const entries = action === "PublishBatch" ? entriesOf(form) : [];
-    calls.push({ action, entries: entries.length });
+    const call = readCall(incoming, await textOf(incoming));
+    const { action, entries, request } = call;
+    const attributes = Math.max(0, ...entries.map((entry) => entry.attributes.length));
+    const signedAt = String(incoming.headers["x-amz-date"]);
+    calls.push({
+      action,
+      entries: entries.length,
+      attributes,
+      request,
+      atMs: Date.now(),
+      signedAt,
+    });
     const at = faults.findIndex((asked) => asked.action === action);
     const fault = at < 0 ? undefined : faults.splice(at, 1)[0]?.fault;
 
     if (fault?.kind === "delay") await delay(fault.ms);
     if (fault?.kind === "drop") return void answer.destroy();
     if (fault?.kind === "silence") return;
-    if (fault?.kind === "refuse") return refuse(answer, { ...fault, isQuery });
-    const refusal = refusalOf(form, entries);
-    if (refusal !== null) return refuse(answer, { status: 400, code: refusal, isQuery });
-    const failed = fault?.kind === "failEntries" ? fault : undefined;
-    const kept = failed === undefined ? body : withoutEntries(form, entries, failed.places);
-    const reply = await forward(target, incoming, kept);
+    const refusal = asRefusal(fault) ?? refusalOfCall(call);
+    if (refusal !== null) return refuse(answer, refusal, call.isQuery);
+    const failed = fault?.kind === "failEntries" ? fault.failures : undefined;
+    const refusedEntries = refusedEntriesOf(action, request);
+    const isAllRefused =
+      refusedEntries.length > 0 && refusedEntries.length === request.Entries?.length;
+    const reply = isAllRefused
+      ? { status: 200, contentType: "application/x-amz-json-1.0", text: "{}" }
+      : await forward(target, incoming, bodyWithout(call, { failed, refusedEntries }));
     if (fault?.kind === "lostAnswer") return void answer.destroy();
-    const text =
-      failed === undefined ? changed(reply.text, fault) : withFailures(reply.text, entries, failed);
-    answer.writeHead(reply.status, { "content-type": reply.contentType }).end(text);
+    const text = changed(
+      failed === undefined ? reply.text : withFailures(reply.text, entries, failed),
+      {
+        fault,
+        refusedEntries,
+      },
+    );
+    answer.writeHead(reply.status, {
+      "content-type": reply.contentType,
+      "content-length": Buffer.byteLength(text),
+    });
+    // Half of the bytes that were promised, and then nothing more.
+    if (fault?.kind === "halfAnswer") return void answer.write(text.slice(0, text.length / 2));
+    answer.end(text);
   }
 
   server.listen({ host: "127.0.0.1", port: 0 });
@@ -97,16 +105,83 @@ async function textOf(stream: IncomingMessage): Promise<string> {
   return Buffer.concat(chunks).toString("utf8");
 }
 
-function refuse(
-  answer: ServerResponse,
-  { status, code, isQuery }: { status: number; code: string; isQuery: boolean },
-): void {
+interface ReadCall {
+  readonly action: string;
+  readonly isQuery: boolean;
+  readonly body: string;
+  /** Of SNS. */
+  readonly form: URLSearchParams;
+  readonly entries: readonly BatchEntry[];
+  /** Of SQS. */
+  readonly request: SqsRequest;
+}
+
+/** SNS speaks the query protocol, SQS JSON 1.0. */
+function readCall({ headers }: IncomingMessage, body: string): ReadCall {
+  const isQuery = headers["content-type"]?.includes("urlencoded") === true;
+  if (!isQuery) {
+    const action = String(headers["x-amz-target"]).replace("AmazonSQS.", "");
+    const request = JSON.parse(body || "{}") as SqsRequest;
+    return { action, isQuery, body, form: new URLSearchParams(), entries: [], request };
+  }
+  const form = new URLSearchParams(body);
+  const action = form.get("Action") ?? "";
+  const batch = action === "Publish" ? asBatch(form) : form;
+  const entries = action.startsWith("Publish") ? entriesOf(batch) : [];
+  return { action, isQuery, body, form: batch, entries, request: {} };
+}
+
+/** A single message is held to the rules of a batch of one. */
+function asBatch(form: URLSearchParams): URLSearchParams {
+  const at = "PublishBatchRequestEntries.member.1.";
+  const fields = [...form].map(([name, value]): [string, string] =>
+    name.startsWith("Message") ? [`${at}${name}`, value] : [name, value],
+  );
+  const batch = new URLSearchParams([...fields, [`${at}Id`, "0"]]);
+  batch.set("Action", "PublishBatch");
+  return batch;
+}
+
+interface Refusal {
+  readonly status: number;
+  readonly code: string;
+  readonly queryCode?: string;
+  readonly date?: string;
+}
+
+function asRefusal(fault: Fault | undefined): Refusal | null {
+  if (fault?.kind === "refuse") return fault;
+  if (fault?.kind !== "skewedClock") return null;
+  const date = new Date(Date.now() + fault.aheadMs).toUTCString();
+  return { status: 403, code: "SignatureDoesNotMatch", date };
+}
+
+function refusalOfCall({ action, isQuery, form, entries, request }: ReadCall): Refusal | null {
+  if (!isQuery) {
+    const refused = refusalOfSqs(action, request);
+    return refused === null ? null : { status: 400, ...refused };
+  }
+  const code = refusalOf(form, entries);
+  const names = entries.flatMap(({ attributes }) => attributes.map(({ name }) => name));
+  if (code === "BatchRequestTooLong" && action === "Publish") {
+    return { status: 400, code: "InvalidParameter" };
+  }
+  if (code !== null) return { status: 400, code };
+  return names.every(isAttributeName) ? null : { status: 400, code: "ParameterValueInvalid" };
+}
+
+function refuse(answer: ServerResponse, refusal: Refusal, isQuery: boolean): void {
+  const { status, code, queryCode = code, date } = refusal;
   const type = status < 500 ? "Sender" : "Receiver";
   const text = isQuery
     ? `<ErrorResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><Error><Type>${type}</Type><Code>${code}</Code><Message>refused</Message></Error><RequestId>r</RequestId></ErrorResponse>`
     : JSON.stringify({ __type: `com.amazonaws.sqs#${code}`, message: "refused" });
-  const contentType = isQuery ? "text/xml" : "application/x-amz-json-1.0";
-  answer.writeHead(status, { "content-type": contentType }).end(text);
+  answer.writeHead(status, {
+    "content-type": isQuery ? "text/xml" : "application/x-amz-json-1.0",
+    ...(isQuery ? {} : { "x-amzn-query-error": `${queryCode};${type}` }),
+    ...(date === undefined ? {} : { date }),
+  });
+  answer.end(text);
 }
 
 async function forward(
@@ -126,42 +201,25 @@ async function forward(
   return { status: reply.statusCode ?? 500, contentType, text: await textOf(reply) };
 }
 
-function changed(text: string, fault: Fault | undefined): string {
-  if (fault?.kind !== "repeat" && fault?.kind !== "reverse") return text;
-  const { Messages = [] } = JSON.parse(text) as { Messages?: unknown[] };
-  return JSON.stringify({
-    Messages: fault.kind === "repeat" ? [...Messages, ...Messages] : Messages.toReversed(),
-  });
-}
-
-const MEMBER = /^(PublishBatchRequestEntries\.member\.)(\d+)(\..+)$/;
-
-/** The same call with the other entries only, numbered anew. */
-function withoutEntries(
-  form: URLSearchParams,
-  entries: readonly BatchEntry[],
-  places: readonly number[],
+/** The same call without the entries that fail. */
+function bodyWithout(
+  { body, form, entries, request }: ReadCall,
+  {
+    failed,
+    refusedEntries,
+  }: {
+    failed: readonly EntryFailure[] | undefined;
+    refusedEntries: readonly RefusedEntry[];
+  },
 ): string {
-  const kept = entries.filter((_, place) => !places.includes(place)).map(({ member }) => member);
-  const fields = [...form].flatMap(([name, value]): [string, string][] => {
-    const [, prefix, member, rest] = MEMBER.exec(name) ?? [];
-    if (prefix === undefined) return [[name, value]];
-    const place = kept.indexOf(Number(member));
-    return place < 0 ? [] : [[`${prefix}${place + 1}${rest}`, value]];
-  });
-  return new URLSearchParams(fields).toString();
-}
-
-function withFailures(
-  text: string,
-  entries: readonly BatchEntry[],
-  { places, code, senderFault }: Extract<Fault, { kind: "failEntries" }>,
-): string {
-  const members = places.map(
-    (place) =>
-      `<member><Id>${entries[place]?.id}</Id><Code>${code}</Code><Message>on purpose</Message><SenderFault>${senderFault}</SenderFault></member>`,
-  );
-  const failed = `<Failed>${members.join("")}</Failed>`;
-  const cleared = text.replace(/<Failed\s*\/>|<Failed>.*?<\/Failed>/s, "");
-  return cleared.replace("</PublishBatchResult>", `${failed}</PublishBatchResult>`);
+  if (failed !== undefined)
+    return withoutEntries(
+      form,
+      entries,
+      failed.map(({ place }) => place),
+    );
+  if (refusedEntries.length === 0) return body;
+  const refused = new Set(refusedEntries.map(({ Id }) => Id));
+  const kept = request.Entries?.filter(({ Id = "" }) => !refused.has(Id));
+  return JSON.stringify({ ...request, Entries: kept });
 }
