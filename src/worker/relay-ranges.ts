@@ -15,8 +15,9 @@ export function shardRanges(count: number): RelayRange[] {
 
 /**
  * Starts the relays that don't run and drains those of another cut of the shards; answers how many there should be. A new
- * one takes over pause and rate of the old one that it replaces. While both run, the leases keep them apart. Run twice, the
- * second time finds nothing to do.
+ * one takes over pause and rate of an old one that it replaces. While both run, the leases keep them apart. Run twice, the
+ * second time finds nothing to do. Temporal lists a run a moment after its start, so a relay that was started and paused
+ * seconds before this can be missed, and its pause with it.
  */
 export async function startRelays(starts: RelayStarts, count: number): Promise<number> {
   const ranges = shardRanges(count);
@@ -25,18 +26,25 @@ export async function startRelays(starts: RelayStarts, count: number): Promise<n
   const others = running.filter((range) => !isOurs(range));
   for (const range of ranges) {
     const isRunning = running.some((found) => isSame(found, range));
-    const before = isRunning ? undefined : others.find((other) => overlaps(other, range));
-    const state = before === undefined ? null : inherited(await starts.relayState(before));
-    await starts.startRelay(range, state);
+    const before = isRunning ? [] : others.filter((other) => overlaps(other, range));
+    await starts.startRelay(range, await inherited(starts, before));
   }
   for (const other of others) await starts.drainRelay(other);
   return ranges.length;
 }
 
-function inherited(state: RelayState): RelayState | null {
-  if (state.mode !== "paused" && state.eventsPerSecondMax === null) return null;
-  const mode = state.mode === "paused" ? "paused" : "running";
-  return { ...state, mode, published: 0, lostLeases: 0 };
+/** The first bound that an operator had set; a relay that drains already has none left to give. */
+async function inherited(
+  starts: RelayStarts,
+  before: readonly RelayRange[],
+): Promise<RelayState | null> {
+  for (const range of before) {
+    const state = await starts.relayState(range);
+    if (state.mode !== "paused" && state.eventsPerSecondMax === null) continue;
+    const mode = state.mode === "paused" ? "paused" : "running";
+    return { ...state, mode, published: 0, lostLeases: 0 };
+  }
+  return null;
 }
 
 function isSame(left: RelayRange, right: RelayRange): boolean {

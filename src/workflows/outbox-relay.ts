@@ -3,7 +3,6 @@ import {
   allHandlersFinished,
   condition,
   continueAsNew,
-  isCancellation,
   proxyActivities,
   setCurrentDetails,
   setHandler,
@@ -99,7 +98,10 @@ export async function outboxRelay(input: OutboxRelayInput): Promise<void> {
   await continueAsNew<typeof outboxRelay>({ ...input, state });
 }
 
-/** Null where an update cut the window short before the activity had started. A cancel of the workflow passes. */
+/**
+ * Null where an update cut the window short and it couldn't say more: it had not started, or its worker died with it
+ * (Temporal tries no cancelled activity again, it times out). A cancel of the workflow passes.
+ */
 async function runWindow(
   window: CancellationScope,
   { fromShard, toShard }: OutboxRelayInput,
@@ -111,7 +113,7 @@ async function runWindow(
         await publishOutbox({ fromShard, toShard, windowMs: WINDOW_MS, eventsPerSecondMax }),
     );
   } catch (error) {
-    if (!isCancellation(error) || CancellationScope.current().consideredCancelled) throw error;
+    if (CancellationScope.current().consideredCancelled || !window.consideredCancelled) throw error;
     return null;
   }
 }

@@ -1,5 +1,6 @@
 import type { ChildProcess } from "node:child_process";
 import { GetQueueAttributesCommand } from "@aws-sdk/client-sqs";
+import { runningRelayIds } from "../../src/client/running-relays.ts";
 import { getPayment } from "../../src/database/payment-queries.ts";
 import { outboxStatus } from "../../src/database/outbox-view-queries.ts";
 import { scheduleIds, workflowIds } from "../../src/domain/ids.ts";
@@ -110,6 +111,7 @@ describe("another number of ranges", () => {
     const old = client.workflow.getHandle(workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }));
     await eventually(async () => await old.query(relayStatusQuery));
     await old.executeUpdate(relayPauseUpdate, { args: [{ reason: "broker maintenance" }] });
+    await eventually(async () => expect(await runningRelayIds(client)).toEqual([old.workflowId]));
     await flow().kill(worker);
 
     worker = await flow().startWorker({ REMIT_RELAY_SHARDS: "3" });
@@ -143,6 +145,28 @@ describe("another number of ranges", () => {
       timeoutMs: 30_000,
     });
     await allSettled(await payMany(5));
+  }, 120_000);
+});
+
+describe("a pause that comes while the window's worker lies dead", () => {
+  test("is kept by the same run: the lost window ends without a word, and nothing goes out until resumed", async () => {
+    const relay = flow().client.workflow.getHandle(
+      workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }),
+    );
+    worker = await flow().startWorker();
+    await allSettled(await payMany(1));
+    const { runId } = await relay.describe();
+    await flow().kill(worker);
+    worker = await flow().startWorker();
+
+    await relay.executeUpdate(relayPauseUpdate, { args: [{ reason: "broker maintenance" }] });
+
+    expect(await relay.describe()).toMatchObject({ runId, status: { name: "RUNNING" } });
+    expect(await relay.query(relayStatusQuery)).toMatchObject({ mode: "paused" });
+    const paymentIds = await payMany(2);
+    expect((await outboxStatus(flow().database.app)).pending).toBeGreaterThanOrEqual(2);
+    await relay.executeUpdate(relayResumeUpdate);
+    await allSettled(paymentIds);
   }, 120_000);
 });
 

@@ -81,6 +81,20 @@ describe("startRelays", () => {
     });
   });
 
+  test("a pause of any of those that it replaces counts, whatever the others do", async () => {
+    const draining: RelayState = { ...RUNNING, mode: "draining", reason: "drained on request" };
+    const paused: RelayState = { ...RUNNING, mode: "paused", reason: "broker maintenance" };
+    const temporal = temporalWith([
+      { range: { fromShard: 0, toShard: 20 }, state: draining },
+      { range: { fromShard: 21, toShard: 63 }, state: paused },
+    ]);
+    await startRelays(temporal, 1);
+    expect(temporal.started.get("outbox-relay:0-63")).toMatchObject({
+      mode: "paused",
+      reason: "broker maintenance",
+    });
+  });
+
   test("where the state of the old one can't be read nothing is started that might ignore its pause", async () => {
     const temporal = {
       ...temporalWith([{ range: { fromShard: 0, toShard: 63 }, state: RUNNING }]),
