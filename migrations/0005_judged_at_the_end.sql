@@ -1,24 +1,127 @@
 -- SET CONSTRAINTS … IMMEDIATE lets a deferred trigger judge before its transaction is at its end. So every table that can
--- make a payment wrong has a judge of its own, and one leaves it to another only where the other's row was written by a
--- later command, or the same one: that one judges after it, however early it is made to look. (cmin is the number of the
--- command within the transaction; a row of a subtransaction counts as another transaction's and is judged.)
+-- make a payment wrong has a judge of its own, and none leaves it to another: which row was written later can't be told from
+-- its cmin, which a rolled-back savepoint turns into a number of another kind.
 CREATE OR REPLACE FUNCTION remit.payments_touched() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = remit, pg_temp AS $$
-DECLARE
-  written bigint;
 BEGIN
-  CASE tg_table_name
-    WHEN 'holds' THEN SELECT cmin::text::bigint INTO written FROM holds WHERE id = new.id;
-    WHEN 'captures' THEN SELECT cmin::text::bigint INTO written FROM captures WHERE id = new.id;
-    WHEN 'ledger_transactions' THEN SELECT cmin::text::bigint INTO written FROM ledger_transactions WHERE id = new.id;
-  END CASE;
-  IF EXISTS (SELECT FROM payments
-              WHERE id = new.payment_id
-                AND xmin::text::bigint = (pg_current_xact_id()::text::bigint & 4294967295)
-                AND cmin::text::bigint >= written) THEN
-    RETURN NULL; -- the payment's own trigger looks after this row was written
-  END IF;
   PERFORM payment_is_whole(new.payment_id);
   RETURN NULL;
+END $$;
+--> statement-breakpoint
+-- The judge holds the payment's row: two transactions that are each right by themselves could otherwise end wrong together.
+CREATE OR REPLACE FUNCTION remit.payment_is_whole(payment uuid) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = remit, pg_temp AS $$
+DECLARE
+  p payments;
+  held bigint;
+  debited numeric;
+  credited numeric;
+  transactions bigint;
+  sides bigint;
+  entries bigint;
+  settled bigint;
+  pending bigint := 0;
+  open bigint;
+BEGIN
+  SELECT * INTO p FROM payments WHERE id = payment FOR NO KEY UPDATE;
+  SELECT coalesce(sum(remaining), 0) INTO held FROM holds WHERE payment_id = payment AND refund_id IS NULL AND account_id = p.source;
+  IF p.capture = 'automatic' THEN
+    settled := CASE p.status WHEN 'settled' THEN p.amount ELSE 0 END;
+    open := CASE p.status WHEN 'pending' THEN p.amount ELSE 0 END;
+  ELSE
+    SELECT coalesce(sum(amount) FILTER (WHERE status = 'settled'), 0), coalesce(sum(amount) FILTER (WHERE status = 'pending'), 0)
+      INTO settled, pending
+      FROM captures
+     WHERE payment_id = payment;
+    open := CASE p.status WHEN 'authorized' THEN p.amount - settled WHEN 'captured' THEN pending ELSE 0 END;
+  END IF;
+  IF held <> open THEN
+    RAISE EXCEPTION 'payment % is % and holds %, expected %', payment, p.status, held, open
+      USING errcode = '23514', constraint = 'payments_hold_check';
+  END IF;
+  -- Captured counts what is booked or on its way. A payment that ended without money has neither; one that is captured
+  -- waits for a capture, or it would wait for ever.
+  IF p.captured_amount <> settled + pending
+     OR p.refunded_amount > settled
+     OR (p.status IN ('failed', 'cancelled', 'voided', 'expired') AND settled + pending <> 0)
+     OR (p.status = 'captured' AND pending = 0)
+     OR (p.status = 'settled' AND pending <> 0) THEN
+    RAISE EXCEPTION 'payment % is %: captured %, refunded %, booked %, being booked %', payment, p.status, p.captured_amount, p.refunded_amount, settled, pending
+      USING errcode = '23514', constraint = 'payments_captured_check';
+  END IF;
+  -- Each of its ledger transactions is one debit of the source and one credit of the destination, also where it should
+  -- have none yet: any other entry would be somebody else's money riding along.
+  SELECT coalesce(sum(e.amount) FILTER (WHERE e.direction = 'debit' AND e.account_id = p.source), 0),
+         coalesce(sum(e.amount) FILTER (WHERE e.direction = 'credit' AND e.account_id = p.destination), 0),
+         count(*) FILTER (WHERE (e.direction, e.account_id) IN (('debit', p.source), ('credit', p.destination))),
+         count(DISTINCT t.id), count(*)
+    INTO debited, credited, sides, transactions, entries
+    FROM ledger_transactions t
+    JOIN ledger_entries e ON e.transaction_id = t.id
+   WHERE t.payment_id = payment AND t.kind IN ('payment', 'capture');
+  IF debited <> settled OR credited <> settled OR entries <> 2 * transactions OR sides <> entries OR (p.status = 'settled' AND settled = 0) THEN
+    RAISE EXCEPTION 'payment % is %, booked % out and % in, expected %', payment, p.status, debited, credited, settled
+      USING errcode = '23514', constraint = 'payments_booked_check';
+  END IF;
+  IF p.capture = 'manual' AND EXISTS (
+    SELECT FROM captures c
+      LEFT JOIN ledger_transactions t ON t.capture_id = c.id AND t.payment_id = payment
+      LEFT JOIN ledger_entries e ON e.transaction_id = t.id AND e.direction = 'debit'
+     WHERE c.payment_id = payment AND coalesce(e.amount, 0) <> CASE c.status WHEN 'settled' THEN c.amount ELSE 0 END
+  ) THEN
+    RAISE EXCEPTION 'payment %: a capture and its ledger transaction differ', payment
+      USING errcode = '23514', constraint = 'captures_booked_check';
+  END IF;
+  IF p.version IS DISTINCT FROM (SELECT last_version FROM outbox_heads WHERE aggregate_type = 'payment' AND aggregate_id = payment::text) THEN
+    RAISE EXCEPTION 'payment % is at version %, which is not its number of events', payment, p.version
+      USING errcode = '23514', constraint = 'payments_events_check';
+  END IF;
+END $$;
+--> statement-breakpoint
+CREATE OR REPLACE FUNCTION remit.refund_is_whole(refund uuid) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = remit, pg_temp AS $$
+DECLARE
+  r refunds;
+  p payments;
+  held bigint;
+  all_held bigint;
+  debited numeric;
+  credited numeric;
+  sides bigint;
+  entries bigint;
+  transactions bigint;
+  settled bigint;
+BEGIN
+  SELECT * INTO r FROM refunds WHERE id = refund FOR NO KEY UPDATE;
+  SELECT * INTO p FROM payments WHERE id = r.payment_id;
+  SELECT coalesce(sum(remaining) FILTER (WHERE account_id = p.destination AND payment_id = p.id), 0), coalesce(sum(remaining), 0)
+    INTO held, all_held
+    FROM holds
+   WHERE refund_id = refund;
+  IF held <> (CASE r.status WHEN 'pending' THEN r.amount ELSE 0 END) OR all_held <> held THEN
+    RAISE EXCEPTION 'refund % of % is % and holds %', refund, r.amount, r.status, all_held
+      USING errcode = '23514', constraint = 'refunds_hold_check';
+  END IF;
+  IF r.currency <> p.currency THEN
+    RAISE EXCEPTION 'refund % is in %, its payment in %', refund, r.currency, p.currency
+      USING errcode = '23514', constraint = 'refunds_payment_currency_check';
+  END IF;
+  settled := CASE r.status WHEN 'settled' THEN r.amount ELSE 0 END;
+  SELECT coalesce(sum(e.amount) FILTER (WHERE e.direction = 'debit' AND e.account_id = p.destination), 0),
+         coalesce(sum(e.amount) FILTER (WHERE e.direction = 'credit' AND e.account_id = p.source), 0),
+         count(*) FILTER (WHERE (e.direction, e.account_id) IN (('debit', p.destination), ('credit', p.source))),
+         count(DISTINCT t.id), count(*)
+    INTO debited, credited, sides, transactions, entries
+    FROM ledger_transactions t
+    JOIN ledger_entries e ON e.transaction_id = t.id
+   WHERE t.refund_id = refund AND t.payment_id = p.id;
+  IF debited <> settled OR credited <> settled OR entries <> 2 * transactions OR sides <> entries
+     OR transactions <> (SELECT count(*) FROM ledger_transactions WHERE refund_id = refund) THEN
+    RAISE EXCEPTION 'refund % is %, booked % out and % in, expected %', refund, r.status, debited, credited, settled
+      USING errcode = '23514', constraint = 'refunds_booked_check';
+  END IF;
+  IF (SELECT last_version FROM outbox_heads WHERE aggregate_type = 'refund' AND aggregate_id = refund::text)
+     IS DISTINCT FROM (CASE r.status WHEN 'pending' THEN 1 ELSE 2 END) THEN
+    RAISE EXCEPTION 'refund % is % without its event', refund, r.status
+      USING errcode = '23514', constraint = 'refunds_events_check';
+  END IF;
 END $$;
 --> statement-breakpoint
 CREATE FUNCTION remit.transaction_is_balanced(transaction uuid) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = remit, pg_temp AS $$
@@ -47,15 +150,7 @@ END $$;
 CREATE FUNCTION remit.ledger_entries_whole() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = remit, pg_temp AS $$
 DECLARE
   t ledger_transactions;
-  written bigint;
 BEGIN
-  SELECT cmin::text::bigint INTO written FROM ledger_entries WHERE id = new.id;
-  IF EXISTS (SELECT FROM ledger_transactions
-              WHERE id = new.transaction_id
-                AND xmin::text::bigint = (pg_current_xact_id()::text::bigint & 4294967295)
-                AND cmin::text::bigint >= written) THEN
-    RETURN NULL; -- came with its transaction, whose own triggers look
-  END IF;
   SELECT * INTO t FROM ledger_transactions WHERE id = new.transaction_id;
   PERFORM transaction_is_balanced(t.id);
   IF t.kind = 'refund' THEN
@@ -112,7 +207,7 @@ DECLARE
 BEGIN
   awaited := CASE old.type
     WHEN 'payment.created' THEN EXISTS (SELECT FROM payments WHERE id = old.aggregate_id::uuid AND status = 'pending')
-    WHEN 'payment.captured' THEN EXISTS (SELECT FROM captures WHERE id = (old.payload #>> '{data,captureId}')::uuid AND status = 'pending')
+    WHEN 'payment.captured' THEN EXISTS (SELECT FROM captures WHERE payment_id = old.aggregate_id::uuid AND id::text = old.payload #>> '{data,captureId}' AND status = 'pending')
     ELSE EXISTS (SELECT FROM refunds WHERE id = old.aggregate_id::uuid AND status = 'pending') END;
   IF awaited THEN
     RAISE EXCEPTION 'outbox row % is still to be booked', old.id

@@ -76,7 +76,7 @@ function notFound({ paymentId, merchant }: OperationClaim): Refusal {
 
 /** A client may be any program: what the command line checks is checked again where it is decided. */
 export function refuseMalformedOperation(
-  request: { idempotencyKey: string; amountMinor?: unknown; reason?: unknown },
+  request: { idempotencyKey: string; amountMinor?: unknown; reason?: unknown; final?: unknown },
   requestId: string,
 ): Extract<RecordResult<never>, { outcome: "malformed" | "refused" | "contradictory" }> | null {
   try {
@@ -90,6 +90,9 @@ export function refuseMalformedOperation(
     if (typeof request.reason === "string") assertText(request.reason, "reason");
     else if (request.reason !== undefined && request.reason !== null) {
       throw new DomainError("text_invalid", "reason: expected a text");
+    }
+    if (request.final !== undefined && typeof request.final !== "boolean") {
+      throw new DomainError("usage", "final: expected true or false");
     }
     return null;
   } catch (error) {

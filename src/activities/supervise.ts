@@ -97,7 +97,7 @@ export function createSupervisorActivities(
             const isTaken = await attempts.make(
               async () => await dependencies.startLedgerEntry(message),
             );
-            if (isTaken !== undefined) tally.messagesTakenUp += 1;
+            if (isTaken === true) tally.messagesTakenUp += 1;
           }
         }
       };

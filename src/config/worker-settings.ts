@@ -22,6 +22,9 @@ export interface WorkerSettings {
   /** Where health probes are answered; null: nowhere, 0: where the kernel chooses. */
   readonly healthPort: number | null;
   readonly healthAddress: string;
+  /** The Worker Deployment Version that this worker is of; without a build id it takes part in no versioning. */
+  readonly deploymentName: string;
+  readonly buildId: string | null;
 }
 
 const HOUR_MS = 3_600_000;
@@ -29,6 +32,10 @@ const HOUR_MS = 3_600_000;
 const HOURS = { min: 1, max: 87_600 };
 /** Between the last send that may start and the end of the lease: the mark, twice over. */
 const MARK_MARGIN_MS = 2_000;
+
+/** Temporal joins the two with a dot or a colon. */
+const DEPLOYMENT_NAME = /^[A-Za-z0-9_-]{1,64}$/;
+const BUILD_ID = /^[A-Za-z0-9._-]{1,128}$/;
 
 /** Reads what a worker may be told; problems stay with the reader. */
 export function readWorkerSettings(reader: EnvReader): WorkerSettings {
@@ -65,7 +72,15 @@ export function readWorkerSettings(reader: EnvReader): WorkerSettings {
     }),
     healthPort: reader.optionalInteger("REMIT_HEALTH_PORT", { min: 0, max: 65_535 }),
     healthAddress: reader.optional("REMIT_HEALTH_ADDRESS") ?? "127.0.0.1",
+    deploymentName: reader.optional("REMIT_DEPLOYMENT_NAME") ?? "remit",
+    buildId: reader.optional("REMIT_BUILD_ID"),
   };
+  if (!DEPLOYMENT_NAME.test(settings.deploymentName)) {
+    reader.problem("REMIT_DEPLOYMENT_NAME is not 1 to 64 letters, digits, _ and -");
+  }
+  if (settings.buildId !== null && !BUILD_ID.test(settings.buildId)) {
+    reader.problem("REMIT_BUILD_ID is not 1 to 128 letters, digits, dots, _ and -");
+  }
   if (settings.sendTimeoutMs > settings.leaseMs - MARK_MARGIN_MS) {
     reader.problem(
       `REMIT_SEND_TIMEOUT_MS is not ${MARK_MARGIN_MS} less than REMIT_LEASE_MS: a send could outlive its lease`,

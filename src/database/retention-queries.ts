@@ -19,10 +19,12 @@ export interface PurgedBatch {
 function isAwaited(row: string): string {
   return `CASE
                WHEN ${row}.status = 'SKIPPED' THEN false
+               -- Of no payment or refund, whatever it says: a cast of it would end the purge for ever.
+               WHEN ${row}.aggregate_id !~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN false
                WHEN ${row}.aggregate_type = 'payment' AND ${row}.type = 'payment.created'
                  THEN EXISTS (SELECT FROM remit.payments p WHERE p.id = ${row}.aggregate_id::uuid AND p.status = 'pending')
                WHEN ${row}.aggregate_type = 'payment' AND ${row}.type = 'payment.captured'
-                 THEN EXISTS (SELECT FROM remit.captures c WHERE c.id = (${row}.payload #>> '{data,captureId}')::uuid AND c.status = 'pending')
+                 THEN EXISTS (SELECT FROM remit.captures c WHERE c.payment_id = ${row}.aggregate_id::uuid AND c.id::text = ${row}.payload #>> '{data,captureId}' AND c.status = 'pending')
                WHEN ${row}.aggregate_type = 'refund' AND ${row}.type = 'refund.created'
                  THEN EXISTS (SELECT FROM remit.refunds r WHERE r.id = ${row}.aggregate_id::uuid AND r.status = 'pending')
                ELSE false END`;

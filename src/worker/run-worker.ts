@@ -43,6 +43,7 @@ import { superviseAtBoot } from "./supervise-at-boot.ts";
 import { createTemporalStarts } from "./temporal-starts.ts";
 import type { TemporalStarts } from "./temporal-starts.ts";
 import { temporalLogger } from "./temporal-logger.ts";
+import { versioningOf } from "./versioning.ts";
 import { workflowBundle } from "./workflow-bundle.ts";
 
 /** A dead worker's sticky queue is given up after this long instead of 10 s. */
@@ -119,6 +120,7 @@ async function startWork(context: WorkContext): Promise<{ ended: Promise<unknown
   const relays = createRelayStarts(client);
   const supervision = createSupervisorActivities({
     ...starts,
+    startLedgerEntry: starts.startLedgerEntryAgain,
     database,
     startRelays: async () => await startRelays(relays, settings.worker.relayRanges),
   });
@@ -205,6 +207,7 @@ async function createWorkers(context: WorkerParts): Promise<Worker[]> {
             taskQueue,
             workflowBundle: bundle,
             stickyQueueScheduleToStartTimeout: STICKY_TIMEOUT,
+            ...versioningOf(settings.worker, taskQueue),
             ...options,
           }),
       );

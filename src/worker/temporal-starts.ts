@@ -12,6 +12,8 @@ export interface TemporalStarts {
   readonly probe: () => Promise<void>;
   /** False where the message was booked or refused before: this delivery is a duplicate, and absorbed. */
   readonly startLedgerEntry: (message: IncomingMessage) => Promise<boolean>;
+  /** The same where PostgreSQL says that it is undecided, whatever has completed under its id. */
+  readonly startLedgerEntryAgain: (message: IncomingMessage) => Promise<boolean>;
   readonly signalDecision: (workflowId: string, decision: LedgerDecision) => Promise<void>;
   /** Whether it had to be started: false where it runs. */
   readonly startPayment: (payment: RecordedPayment) => Promise<boolean>;
@@ -42,7 +44,11 @@ export function createTemporalStarts(client: Client): TemporalStarts {
       await bounded(async () => await client.workflowService.getSystemInfo({}));
     },
     startLedgerEntry: async (message) =>
-      await bounded(async () => await startLedgerEntry(client, message)),
+      await bounded(
+        async () => await startLedgerEntry(client, message, "ALLOW_DUPLICATE_FAILED_ONLY"),
+      ),
+    startLedgerEntryAgain: async (message) =>
+      await bounded(async () => await startLedgerEntry(client, message, "ALLOW_DUPLICATE")),
     signalDecision: async (workflowId, decision) => {
       try {
         await bounded(
@@ -66,6 +72,7 @@ export function createTemporalStarts(client: Client): TemporalStarts {
 async function startLedgerEntry(
   client: Client,
   { messageId, type, payload }: IncomingMessage,
+  workflowIdReusePolicy: "ALLOW_DUPLICATE" | "ALLOW_DUPLICATE_FAILED_ONLY",
 ): Promise<boolean> {
   const paymentId = paymentIdOf(payload);
   return await startUnlessThere(
@@ -75,7 +82,7 @@ async function startLedgerEntry(
         taskQueue: TASK_QUEUES.ledger,
         args: [{ messageId, type, payload }],
         workflowIdConflictPolicy: "USE_EXISTING",
-        workflowIdReusePolicy: "ALLOW_DUPLICATE_FAILED_ONLY",
+        workflowIdReusePolicy,
         workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
         staticSummary: `${type} of ${paymentId}`,
         typedSearchAttributes: [

@@ -1,4 +1,10 @@
-import { CancellationScope, setCurrentDetails } from "@temporalio/workflow";
+import {
+  ApplicationFailure,
+  CancellationScope,
+  setCurrentDetails,
+  workflowInfo,
+} from "@temporalio/workflow";
+import { workflowIds } from "../domain/ids.ts";
 import type { LedgerEntryEnd, LedgerEntryInput } from "./messages.ts";
 import { databaseStep } from "./database-step.ts";
 
@@ -12,6 +18,10 @@ const applyLedgerEntries = databaseStep<LedgerEntryInput, LedgerEntryEnd>(
  * Run twice it answers with the first decision: the inbox row stands in the transaction that booked.
  */
 export async function ledgerEntry(input: LedgerEntryInput): Promise<LedgerEntryEnd> {
+  // Started by hand under another message's id it would stand in that one's way: failed, it doesn't.
+  if (workflowInfo().workflowId !== workflowIds.ledgerEntry(input.messageId)) {
+    throw ApplicationFailure.nonRetryable("the run's id is not ledger:<messageId>", "usage");
+  }
   // A cancel from outside can't leave a message undecided: its payment would hold its money for ever.
   const decision = await CancellationScope.nonCancellable(
     async () => await applyLedgerEntries(input),

@@ -2,7 +2,7 @@ import {
   CancellationScope,
   allHandlersFinished,
   condition,
-  continueAsNew,
+  makeContinueAsNewFunc,
   proxyActivities,
   setCurrentDetails,
   setHandler,
@@ -68,10 +68,16 @@ export async function outboxRelay(input: OutboxRelayInput): Promise<void> {
   });
   setHandler(relaySetRateUpdate, ({ eventsPerSecondMax }) => change({ eventsPerSecondMax }), {
     description: "Publish at most so many events a second",
+    validator: ({ eventsPerSecondMax }) => {
+      if (eventsPerSecondMax === null) return;
+      if (!Number.isInteger(eventsPerSecondMax) || eventsPerSecondMax < 1) {
+        throw new Error("eventsPerSecondMax: expected null or an integer from 1");
+      }
+    },
   });
 
   const startedAt = Date.now();
-  while (state.mode !== "draining" && !workflowInfo().continueAsNewSuggested) {
+  while (state.mode !== "draining" && !shouldContinueAsNew()) {
     setCurrentDetails(describe(state));
     if (state.mode === "paused") {
       await condition(() => state.mode !== "paused", PAUSE_LOOK, {
@@ -95,7 +101,21 @@ export async function outboxRelay(input: OutboxRelayInput): Promise<void> {
   if (state.mode === "draining") return;
   // Temporal Cloud allows one new run a second and id.
   if (Date.now() - startedAt < 1_000) await sleep(1_000);
-  await continueAsNew<typeof outboxRelay>({ ...input, state });
+  await continueAsNewest({ ...input, state });
+}
+
+/** Before the history grows long, and where its worker's version isn't the current one any more. */
+function shouldContinueAsNew(): boolean {
+  const { continueAsNewSuggested, targetWorkerDeploymentVersionChanged } = workflowInfo();
+  return continueAsNewSuggested || targetWorkerDeploymentVersionChanged;
+}
+
+/** A relay is pinned to a version, and would take it along; the next run goes to the current one and is pinned there. */
+async function continueAsNewest(input: OutboxRelayInput): Promise<never> {
+  const { targetWorkerDeploymentVersionChanged } = workflowInfo();
+  return await makeContinueAsNewFunc<typeof outboxRelay>(
+    targetWorkerDeploymentVersionChanged ? { initialVersioningBehavior: "AUTO_UPGRADE" } : {},
+  )(input);
 }
 
 /**

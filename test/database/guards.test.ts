@@ -22,6 +22,8 @@ let transactionId: string;
 beforeAll(async () => {
   await fundedAccount(database(), "alice", { amountMinor: 100_000n });
   await fundedAccount(database(), "shop", { kind: "merchant" });
+  await fundedAccount(database(), "bob", { amountMinor: 100_000n });
+  await fundedAccount(database(), "thief");
   const first = aPayment();
   const second = aPayment();
   await recordPayment(database().app, first);
@@ -225,10 +227,15 @@ describe("the ledger", () => {
     ).toBe("payments_booked_check");
   });
 
-  test("money can't be booked while its payment stays pending, nor to another account", async () => {
-    const book = async (account: string): Promise<string> => {
-      const id = uuidv7();
-      return await attempt(
+  test.each([
+    ["from its source to its destination", "alice", "shop", 1_250],
+    ["from its source to a stranger", "alice", "thief", 1_250],
+    ["from a stranger to its destination", "bob", "shop", 1_250],
+    ["from a stranger to another", "bob", "thief", 50_000],
+  ])("nothing is booked while its payment stays pending: %s", async (_name, from, to, amount) => {
+    const id = uuidv7();
+    expect(
+      await attempt(
         [
           "INSERT INTO remit.ledger_transactions (id, message_id, payment_id, kind) VALUES ($1, $2, $3, 'payment')",
           id,
@@ -237,15 +244,16 @@ describe("the ledger", () => {
         ],
         [
           `INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency)
-           VALUES ($1, $3, 'alice', 'debit', 1250, 'EUR'), ($2, $3, $4, 'credit', 1250, 'EUR')`,
+           VALUES ($1, $3, $4, 'debit', $6, 'EUR'), ($2, $3, $5, 'credit', $6, 'EUR')`,
           uuidv7(),
           uuidv7(),
           id,
-          account,
+          from,
+          to,
+          amount,
         ],
-      );
-    };
-    expect(await book("shop")).toBe("payments_booked_check");
+      ),
+    ).toBe("payments_booked_check");
   });
 });
 
@@ -322,6 +330,20 @@ describe("payments", () => {
     expect(
       await attempt(["UPDATE remit.holds SET remaining = 1250 WHERE payment_id = $1", settled]),
     ).toBe("holds_shrink_check");
+  });
+
+  test("a hold can't be let go behind a savepoint that is rolled back, which forges the order of commands", async () => {
+    expect(
+      await attempt(
+        ["UPDATE remit.holds SET remaining = 1 WHERE payment_id = $1", pending],
+        ["SAVEPOINT one"],
+        ["UPDATE remit.holds SET remaining = 0 WHERE payment_id = $1", pending],
+        ["ROLLBACK TO one"],
+        ["SAVEPOINT two"],
+        ["UPDATE remit.payments SET updated_at = updated_at WHERE id = $1", pending],
+        ["ROLLBACK TO two"],
+      ),
+    ).toBe("payments_hold_check");
   });
 
   test("a change of state without its event can't be committed", async () => {

@@ -7,6 +7,7 @@ import { recordRefund } from "../../src/activities/record-refund.ts";
 import { changeAccountStatus } from "../../src/database/account-queries.ts";
 import { verify } from "../../src/database/invariants.ts";
 import { attempt } from "../support/attempt.ts";
+import { eventually } from "../support/eventually.ts";
 import type { Statement } from "../support/attempt.ts";
 import {
   aPayment,
@@ -36,6 +37,7 @@ interface Scene {
 async function setScene(at: TestDatabase): Promise<Scene> {
   await fundedAccount(at, "alice", { amountMinor: 100_000n });
   await fundedAccount(at, "shop", { kind: "merchant" });
+  await fundedAccount(at, "bob", { amountMinor: 100_000n });
   const manual = { capture: "manual" as const, expiresInSeconds: 3_600 };
   const authorized = aPayment({ amountMinor: "10000", ...manual });
   const settled = aPayment();
@@ -216,6 +218,82 @@ describe("an authorization", () => {
   });
 });
 
+describe("two transactions that are each right by themselves", () => {
+  test("can't end a payment for good while its last capture is booked: the judge of one waits for the other", async () => {
+    const clone = await cloneDatabase(3);
+    await setScene(clone);
+    const authorization = aPayment({
+      amountMinor: "1000",
+      capture: "manual",
+      expiresInSeconds: 3_600,
+    });
+    const { paymentId } = authorization;
+    await recordPayment(clone.app, authorization);
+    const captureId = uuidv7();
+    const event = (type: string, data: object): Statement => [
+      "INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, type, payload) VALUES ($1, 'payment', $2, $3, $4)",
+      uuidv7(),
+      paymentId,
+      type,
+      JSON.stringify({ data }),
+    ];
+    const capture: Statement[] = [
+      [
+        "INSERT INTO remit.captures (id, payment_id, idempotency_key, amount, final) VALUES ($1, $2, 'k', 1000, false)",
+        captureId,
+        paymentId,
+      ],
+      [
+        "UPDATE remit.payments SET captured_amount = 1000, version = version + 1 WHERE id = $1",
+        paymentId,
+      ],
+      event("payment.captured", { captureId }),
+    ];
+    expect(await attempt(clone, ...capture)).toBe("nothing");
+    const end: Statement[] = [
+      [
+        "UPDATE remit.payments SET status = 'captured', version = version + 1 WHERE id = $1",
+        paymentId,
+      ],
+      event("payment.released", {}),
+    ];
+    const book: Statement[] = [
+      [SETTLE_CAPTURE, captureId],
+      ["UPDATE remit.holds SET remaining = 0 WHERE payment_id = $1", paymentId],
+      ...post(
+        { payment: paymentId, part: captureId, column: "capture_id" },
+        ["alice", "debit", 1_000],
+        ["shop", "credit", 1_000],
+      ),
+    ];
+    const [one, other] = await Promise.all([clone.app.pool.connect(), clone.app.pool.connect()]);
+    try {
+      await one.query("BEGIN");
+      await other.query("BEGIN");
+      for (const [text, ...values] of end) await one.query(text, values);
+      for (const [text, ...values] of book) await other.query(text, values);
+      const judged = other.query("SET CONSTRAINTS ALL IMMEDIATE").then(
+        () => "nothing",
+        (error: { constraint?: string }) => error.constraint,
+      );
+      const isWaiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND pid = $1";
+      const { rows } = await one.query<{ pid: number }>(
+        "SELECT pid FROM pg_stat_activity WHERE query = 'SET CONSTRAINTS ALL IMMEDIATE'",
+      );
+      await eventually(async () =>
+        expect((await clone.app.pool.query(isWaiting, [rows[0]?.pid])).rowCount).toBe(1),
+      );
+      await one.query("COMMIT");
+      expect(await judged).toBe("payments_captured_check");
+    } finally {
+      await Promise.all([one, other].map(async (client) => await client.query("ROLLBACK")));
+      one.release();
+      other.release();
+      await clone.drop();
+    }
+  });
+});
+
 describe("a refund", () => {
   const insert = (amount: number, currency = "EUR"): Statement => [
     "INSERT INTO remit.refunds (id, payment_id, idempotency_key, amount, currency) VALUES ($1, $2, 'k', $3, $4)",
@@ -266,6 +344,16 @@ describe("a refund", () => {
           ["world:EUR", "credit", 1],
         ),
       ],
+      "refunds_booked_check",
+    ],
+    [
+      "that is pending, with strangers' money booked under it",
+      () =>
+        post(
+          { payment: ids.settled, part: ids.refundId, column: "refund_id" },
+          ["bob", "debit", 10_000],
+          ["world:EUR", "credit", 10_000],
+        ),
       "refunds_booked_check",
     ],
     [

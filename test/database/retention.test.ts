@@ -144,6 +144,23 @@ describe("purge", () => {
     expect(await applyLedgerEntries(database().app, refund)).toMatchObject({ outcome: "booked" });
   });
 
+  test("isn't ended by rows whose ids are no ids", async () => {
+    const { paymentId, created } = await paid();
+    await applyLedgerEntries(database().app, created);
+    await database().app.pool.query(
+      `INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, type, payload)
+       VALUES ($1, 'payment', 'nonsense', 'payment.created', '{}'),
+              ($2, 'refund', 'nonsense', 'refund.created', '{}'),
+              ($3, 'payment', 'nonsense', 'payment.captured', '{"data": {"captureId": "x"}}')`,
+      [uuidv7(), uuidv7(), uuidv7()],
+    );
+    await publishAll();
+    await age(8);
+    await run();
+    expect(await events("nonsense")).toEqual([]);
+    expect(await events(paymentId)).toEqual([]);
+  });
+
   test("a replay after both rows are gone is refused by the ledger, whether it was booked or refused", async () => {
     const booked = await paid();
     await applyLedgerEntries(database().app, booked.created);

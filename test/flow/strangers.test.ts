@@ -1,8 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { tracePayment } from "../../src/database/payment-trace.ts";
 import { getPayment } from "../../src/database/payment-queries.ts";
 import type { PaymentHandle } from "../../src/client/workflow-starts.ts";
 import { scheduleIds, workflowIds } from "../../src/domain/ids.ts";
-import { relayPauseUpdate, relayResumeUpdate } from "../../src/workflows/messages.ts";
+import { TASK_QUEUES, relayPauseUpdate, relayResumeUpdate } from "../../src/workflows/messages.ts";
 import { expectInvariants } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { aRequest, openFundedAccounts, useFlow } from "../support/flow.ts";
@@ -124,7 +125,7 @@ describe("a request that no worker could answer", () => {
     },
   );
 
-  test("an amount that is a JSON number is refused: such a number is rounded where it is great", async () => {
+  test("an amount that is a JSON number, and a final that is a text, are refused: they would be read as something else", async () => {
     const theirs = await authorized();
     const { merchant, idempotencyKey: key, paymentId } = theirs;
     const run = flow().client.workflow.getHandle(workflowIds.payment({ merchant, key }));
@@ -142,7 +143,23 @@ describe("a request that no worker could answer", () => {
     await expect(run.executeUpdate("capture", { args: [request] })).rejects.toMatchObject({
       cause: { type: "amount_invalid" },
     });
+    const final = { ...request, idempotencyKey: `final-${paymentId}`, amountMinor: "500" };
+    await expect(
+      run.executeUpdate("capture", { args: [{ ...final, final: "false" }] }),
+    ).rejects.toMatchObject({ cause: { type: "usage" } });
     await flow().payments.void(theirs, { key: `end-${paymentId}` });
+  });
+
+  test("a rate that is no number is refused, and the relay goes on", async () => {
+    const id = workflowIds.outboxRelay({ fromShard: 0, toShard: 63 });
+    const relay = flow().client.workflow.getHandle(id);
+    const { runId } = await relay.describe();
+    for (const eventsPerSecondMax of ["abc", 0, -5, 1.5]) {
+      await expect(
+        relay.executeUpdate("setRate", { args: [{ eventsPerSecondMax }] }),
+      ).rejects.toThrow("Workflow Update failed");
+    }
+    expect(await relay.describe()).toMatchObject({ runId, status: { name: "RUNNING" } });
   });
 });
 
@@ -202,6 +219,62 @@ describe("a run whose tasks keep failing", () => {
     );
     await eventually(async () => expect(await runs(theirs)).toBe("COMPLETED"));
   }, 120_000);
+});
+
+describe("a message's workflow id that a stranger occupies", () => {
+  async function firstMessageOf(paymentId: string): Promise<string> {
+    const { messages } = await tracePayment(flow().database.app, paymentId);
+    return messages[0]?.messageId ?? "";
+  }
+
+  test("by a booking of another message stands in nobody's way: that run fails", async () => {
+    const { payments, client } = flow();
+    const relay = client.workflow.getHandle(workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }));
+    await relay.executeUpdate(relayPauseUpdate, { args: [{ reason: "a stranger is at work" }] });
+    const answer = await payments.pay(aRequest());
+    const messageId = await firstMessageOf(answer.paymentId);
+    const other = { messageId: "another", type: "payment.created", payload: "{}" };
+    await expect(
+      client.workflow.execute("ledgerEntry", {
+        workflowId: workflowIds.ledgerEntry(messageId),
+        taskQueue: TASK_QUEUES.ledger,
+        args: [other],
+      }),
+    ).rejects.toMatchObject({ cause: { type: "usage" } });
+    await relay.executeUpdate(relayResumeUpdate);
+    expect(await payments.waitForEnd(answer, { timeoutMs: 20_000 })).toMatchObject({
+      status: "settled",
+    });
+  });
+
+  test("by a run that has completed is started again by the supervisor, since PostgreSQL says undecided", async () => {
+    const { payments, client, database } = flow();
+    const relay = client.workflow.getHandle(workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }));
+    await relay.executeUpdate(relayPauseUpdate, { args: [{ reason: "a stranger is at work" }] });
+    const answer = await payments.pay(aRequest());
+    const messageId = await firstMessageOf(answer.paymentId);
+    // Any workflow that completes does: this one finds nothing to purge.
+    await client.workflow.execute("retention", {
+      workflowId: workflowIds.ledgerEntry(messageId),
+      taskQueue: TASK_QUEUES.ledger,
+    });
+    await relay.executeUpdate(relayResumeUpdate);
+    await database.admin(
+      "UPDATE remit.payments SET updated_at = updated_at - interval '1 hour' WHERE id = $1",
+      [answer.paymentId],
+    );
+    await eventually(
+      async () => {
+        await database.admin(
+          "UPDATE remit.outbox SET created_at = created_at - interval '1 hour', published_at = published_at - interval '1 hour' WHERE id = $1 AND published_at > now() - interval '1 minute'",
+          [messageId],
+        );
+        await client.schedule.getHandle(scheduleIds.supervisor).trigger();
+        expect(await statusOf(answer)).toBe("settled");
+      },
+      { timeoutMs: 60_000 },
+    );
+  }, 90_000);
 });
 
 describe("a forged word of the ledger", () => {

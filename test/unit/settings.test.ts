@@ -157,6 +157,8 @@ describe("settings from the environment", () => {
         leaseMs: 10_000,
         sendTimeoutMs: 3_000,
         logLevel: "info",
+        deploymentName: "remit",
+        buildId: null,
       },
     });
   });
@@ -209,6 +211,13 @@ describe("settings from the environment", () => {
     const settings = load({ env: { DATABASE_URL: ENVIRONMENT.DATABASE_URL }, needs: ["database"] });
     expect(settings.topicArn).toBe("");
     expect(load({ needs: [] }).temporal.address).toBe("localhost:7233");
+  });
+
+  test("take a build's name as Temporal can spell it", () => {
+    const env = { ...ENVIRONMENT, REMIT_BUILD_ID: "v1:2", REMIT_DEPLOYMENT_NAME: "re.mit" };
+    const { message } = refusalOf({ env });
+    expect(message).toContain("REMIT_BUILD_ID");
+    expect(message).toContain("REMIT_DEPLOYMENT_NAME");
   });
 
   test("let no send outlive its lease", () => {
