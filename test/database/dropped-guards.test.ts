@@ -67,7 +67,7 @@ const BOOKED: Guard = [
   "payments_booked_check",
   loosen(
     "payment_is_whole",
-    "debited <> settled OR credited <> settled OR entries <> 2 * transactions OR (p.status = 'settled' AND settled = 0)",
+    "debited <> settled OR credited <> settled OR entries <> 2 * transactions OR sides <> entries OR (p.status = 'settled' AND settled = 0)",
   ),
 ];
 const CAPTURED: Guard = [
@@ -84,7 +84,7 @@ const REFUND_BOOKED: Guard = [
   "refunds_booked_check",
   loosen(
     "refund_is_whole",
-    "debited <> settled OR credited <> settled OR entries <> 2 * transactions",
+    "debited <> settled OR credited <> settled OR entries <> 2 * transactions OR sides <> entries",
   ),
 ];
 
