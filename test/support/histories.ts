@@ -40,7 +40,7 @@ export function readRecorded(file: string): NamedHistory {
   return { workflowId, history: History.fromObject(history as object) };
 }
 
-/** Writes histories under the version of package.json, without the names of who ran them. */
+/** Writes histories under the version of package.json, without the names and paths of where they ran. */
 export function record(names: readonly string[], histories: readonly NamedHistory[]): void {
   const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
   mkdirSync(join(RECORDED_DIR, version), { recursive: true });
@@ -49,7 +49,12 @@ export function record(names: readonly string[], histories: readonly NamedHistor
     const recorded = { workflowId, history: plain };
     writeFileSync(
       join(RECORDED_DIR, version, `${names[index]}.json`),
-      `${JSON.stringify(recorded, (key, value: unknown) => (key === "identity" ? "recorded" : value), 1)}\n`,
+      `${JSON.stringify(recorded, withoutWhere, 1)}\n`,
     );
   }
+}
+
+function withoutWhere(key: string, value: unknown): unknown {
+  if (key === "stackTrace") return "";
+  return key === "identity" ? "recorded" : value;
 }
