@@ -35,6 +35,17 @@ async function runs({ merchant, idempotencyKey: key }: PaymentHandle): Promise<s
   return (await handle.describe()).status.name;
 }
 
+/** Has the relay publish nothing until the answer is called. */
+async function pause(): Promise<() => Promise<void>> {
+  const relay = flow().client.workflow.getHandle(
+    workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }),
+  );
+  await relay.executeUpdate(relayPauseUpdate, { args: [{ reason: "a forger is at work" }] });
+  return async () => {
+    await relay.executeUpdate(relayResumeUpdate);
+  };
+}
+
 describe("a handle that mixes up its parts", () => {
   test.each(["cancel", "void", "capture", "refund"] as const)(
     "can't %s another merchant's payment, and takes nothing up",
@@ -229,8 +240,7 @@ describe("a message's workflow id that a stranger occupies", () => {
 
   test("by a booking of another message stands in nobody's way: that run fails", async () => {
     const { payments, client } = flow();
-    const relay = client.workflow.getHandle(workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }));
-    await relay.executeUpdate(relayPauseUpdate, { args: [{ reason: "a stranger is at work" }] });
+    const resume = await pause();
     const answer = await payments.pay(aRequest());
     const messageId = await firstMessageOf(answer.paymentId);
     const other = { messageId: "another", type: "payment.created", payload: "{}" };
@@ -241,7 +251,7 @@ describe("a message's workflow id that a stranger occupies", () => {
         args: [other],
       }),
     ).rejects.toMatchObject({ cause: { type: "usage" } });
-    await relay.executeUpdate(relayResumeUpdate);
+    await resume();
     expect(await payments.waitForEnd(answer, { timeoutMs: 20_000 })).toMatchObject({
       status: "settled",
     });
@@ -249,8 +259,7 @@ describe("a message's workflow id that a stranger occupies", () => {
 
   test("by a run that has completed is started again by the supervisor, since PostgreSQL says undecided", async () => {
     const { payments, client, database } = flow();
-    const relay = client.workflow.getHandle(workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }));
-    await relay.executeUpdate(relayPauseUpdate, { args: [{ reason: "a stranger is at work" }] });
+    const resume = await pause();
     const answer = await payments.pay(aRequest());
     const messageId = await firstMessageOf(answer.paymentId);
     // Any workflow that completes does: this one finds nothing to purge.
@@ -258,7 +267,7 @@ describe("a message's workflow id that a stranger occupies", () => {
       workflowId: workflowIds.ledgerEntry(messageId),
       taskQueue: TASK_QUEUES.ledger,
     });
-    await relay.executeUpdate(relayResumeUpdate);
+    await resume();
     await database.admin(
       "UPDATE remit.payments SET updated_at = updated_at - interval '1 hour' WHERE id = $1",
       [answer.paymentId],
@@ -287,16 +296,6 @@ describe("a forged word of the ledger", () => {
       messageId: "01a23126-00c4-72cf-81d3-3a7472240720",
     },
   ];
-
-  async function pause(): Promise<() => Promise<void>> {
-    const relay = flow().client.workflow.getHandle(
-      workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }),
-    );
-    await relay.executeUpdate(relayPauseUpdate, { args: [{ reason: "a forger is at work" }] });
-    return async () => {
-      await relay.executeUpdate(relayResumeUpdate);
-    };
-  }
 
   test("isn't believed by a payment: it reads PostgreSQL, and waits on for the real one", async () => {
     const { payments, client } = flow();
