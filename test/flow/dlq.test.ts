@@ -43,22 +43,10 @@ interface Ran {
 }
 
 function start(words: readonly string[], env: Record<string, string> = {}): ChildProcess {
-  const { database, aws, topicArn, ledgerQueueUrl, ledgerDlqUrl } = flow();
+  const place = { PATH: process.env["PATH"] ?? "", HOME: tmpdir() };
   return spawn(process.execPath, [MAIN, "dlq", ...words], {
     cwd: tmpdir(),
-    env: {
-      PATH: process.env["PATH"] ?? "",
-      HOME: tmpdir(),
-      DATABASE_URL: database.url,
-      AWS_ENDPOINT_URL: aws.endpointUrl ?? "",
-      AWS_REGION: aws.region,
-      AWS_ACCESS_KEY_ID: "local",
-      AWS_SECRET_ACCESS_KEY: "local",
-      REMIT_TOPIC_ARN: topicArn,
-      REMIT_LEDGER_QUEUE_URL: ledgerQueueUrl,
-      REMIT_LEDGER_DLQ_URL: ledgerDlqUrl,
-      ...env,
-    },
+    env: { ...place, ...flow().env, ...env },
   });
 }
 
