@@ -13,6 +13,7 @@ import { registerOutbox } from "./outbox.ts";
 import { registerPay } from "./pay.ts";
 import { registerPayment } from "./payment.ts";
 import { reportProblem } from "./problem.ts";
+import { registerReconciliation } from "./reconciliation.ts";
 import { registerRelay } from "./relay.ts";
 import { registerVerify } from "./verify.ts";
 import { registerWorker } from "./worker.ts";
@@ -59,6 +60,7 @@ const REGISTERS = [
   registerDlq,
   registerInbox,
   registerVerify,
+  registerReconciliation,
   registerMigrate,
   registerAws,
   registerWorker,

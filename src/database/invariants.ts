@@ -28,6 +28,8 @@ export interface VerifyInput {
   readonly scope?: Scope;
   /** How many broken rows are named of each invariant. */
   readonly examplesMax?: number;
+  /** Ends the query that runs; the promise then rejects. */
+  readonly signal?: AbortSignal;
 }
 
 const EXAMPLES_MAX = 5;
@@ -41,15 +43,32 @@ const EXAMPLES_MAX = 5;
 export async function verify(database: Database, input: VerifyInput): Promise<VerifyReport> {
   try {
     const client = await database.pool.connect();
+    const stopping = await cancelOnAbort(database, client, input.signal);
     try {
       return await verifyOn(client, input);
     } finally {
+      stopping();
       // Its settings must not stay with a pooled session.
       client.release(true);
     }
   } catch (error) {
     throw databaseError(error);
   }
+}
+
+/** A query of hours must not outlive who asked for it: a login may cancel its own. */
+async function cancelOnAbort(
+  { pool }: Database,
+  client: PoolClient,
+  signal: AbortSignal | undefined,
+): Promise<() => void> {
+  if (signal === undefined) return () => undefined;
+  const { rows } = await client.query<{ pid: number }>("SELECT pg_backend_pid() AS pid");
+  const cancel = (): void => {
+    pool.query("SELECT pg_cancel_backend($1)", [rows[0]?.pid]).catch(() => undefined);
+  };
+  signal.addEventListener("abort", cancel, { once: true });
+  return () => signal.removeEventListener("abort", cancel);
 }
 
 /** Over many millions of rows a query may take hours; the pool's own limit is for short work. */

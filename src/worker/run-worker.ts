@@ -4,6 +4,7 @@ import type { WorkerOptions } from "@temporalio/worker";
 import { guardActivities } from "../activities/activity-failure.ts";
 import { createLedgerActivities } from "../activities/ledger-activities.ts";
 import { createPaymentActivities } from "../activities/payment-activities.ts";
+import { createReconciliationActivities } from "../activities/reconcile.ts";
 import { createRetentionActivities } from "../activities/retention.ts";
 import { createRelayActivities } from "../activities/relay-activities.ts";
 import { createSupervisorActivities } from "../activities/supervise.ts";
@@ -244,6 +245,7 @@ function createActivities({
     ledger: () => ({
       activities: guard({
         ...createLedgerActivities({ database, notifier, signalDecision: starts.signalDecision }),
+        ...createReconciliationActivities({ database }),
         ...createRetentionActivities({ database, ...settings.worker, assertQueuesForget }),
       }),
     }),

@@ -1,14 +1,11 @@
 import { randomUUID } from "node:crypto";
-import { execFile } from "node:child_process";
-import { tmpdir } from "node:os";
-import { resolve } from "node:path";
-import { promisify } from "node:util";
 import { DefaultLogger, Runtime } from "@temporalio/worker";
 import { createAccount } from "../../src/database/account-queries.ts";
 import { tracePayment } from "../../src/database/payment-trace.ts";
 import { scheduleIds, workflowIds } from "../../src/domain/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { useFlow } from "../support/flow.ts";
+import { runRemit } from "../support/remit-command.ts";
 
 jest.setTimeout(120_000);
 Runtime.install({ logger: new DefaultLogger("ERROR") });
@@ -90,11 +87,7 @@ describe("an id of Remit that is occupied by a run on which nobody works", () =>
     const { key, from, to, amount, currency } = aRequest();
     const words = Object.entries({ key, from, to, amount, currency, wait: "20s" });
     const args = ["pay", "--json", ...words.map(([name, value]) => `--${name}=${value}`)];
-    const place = { PATH: process.env["PATH"] ?? "", HOME: tmpdir() };
-    const ran = promisify(execFile)(process.execPath, [resolve("src/cli/main.ts"), ...args], {
-      cwd: tmpdir(),
-      env: { ...place, ...flow().env },
-    });
+    const ran = runRemit(flow(), args);
     const run = flow().client.workflow.getHandle(workflowIds.payment({ merchant: "default", key }));
     const messageId = await eventually(async () => {
       const [event] = await flow().database.admin<{ id: string }>(
@@ -106,14 +99,9 @@ describe("an id of Remit that is occupied by a run on which nobody works", () =>
     }, END);
     await run.signal("ledgerDecision", { status: "settled", failureCode: null, messageId });
     expect(await run.result()).toMatchObject({ status: "settled" });
-    const { code, stdout } = (await ran.catch(
-      (error: { code: number; stdout: string }) => error,
-    )) as { code?: number; stdout: string };
+    const { exit, out } = await ran;
     await resume();
-    expect([code, JSON.parse(stdout)]).toMatchObject([
-      7,
-      { code: "wait_timeout", status: "pending" },
-    ]);
+    expect([exit, JSON.parse(out)]).toMatchObject([7, { code: "wait_timeout", status: "pending" }]);
   });
 
   test("a refund's, is given back", async () => {
