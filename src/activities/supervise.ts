@@ -71,7 +71,7 @@ export interface SupervisorActivities {
 /** Below this age a payment is on its normal way, and a look at Temporal for each would be load for nothing. */
 const LATE_AFTER_SECONDS = 30;
 /** Minutes after all that normally can hold a payment up (leases, restarts, backoff) are over. */
-const OVERDUE_AFTER_SECONDS = 300;
+export const OVERDUE_AFTER_SECONDS = 300;
 const PAGE_ROWS = 200;
 /** A run looks at so many pages of each kind; the next one goes on. */
 const PAGES_MAX = 25;
