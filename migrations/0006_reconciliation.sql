@@ -12,7 +12,7 @@ CREATE TABLE remit.reconciliations (
   CONSTRAINT reconciliations_invariants_check CHECK (jsonb_typeof(invariants) = 'array')
 );
 --> statement-breakpoint
-CREATE INDEX reconciliations_finished_idx ON remit.reconciliations (finished_at);
+CREATE INDEX reconciliations_scope_finished_idx ON remit.reconciliations (scope, finished_at);
 --> statement-breakpoint
 -- A broken row in the words of `verify`. One that changes is another finding, so that an acknowledged one hides no growth.
 CREATE TABLE remit.findings (

@@ -1,5 +1,6 @@
 import { inTransaction } from "./database.ts";
 import type { Database, Tx } from "./database.ts";
+import { INVARIANTS } from "./invariant-queries.ts";
 
 /**
  * What a scrape wants to know of PostgreSQL: open rows by their partial indexes, and statistics that PostgreSQL keeps
@@ -14,6 +15,10 @@ export interface DatabaseFigures {
   readonly stuck: Readonly<Record<"payment" | "capture" | "refund", number>>;
   readonly horizons: readonly Horizon[];
   readonly tables: readonly TableFigures[];
+  /** Of each invariant, breaks that stand and that nobody has acknowledged. */
+  readonly findings: readonly { readonly invariant: number; readonly count: number }[];
+  /** When a look at the books last came to its end; seconds since 1970. */
+  readonly reconciled: readonly { readonly scope: string; readonly finishedAt: number }[];
 }
 
 /** The oldest transaction of a kind of holder that VACUUM must still keep rows for. */
@@ -49,6 +54,8 @@ export async function readDatabaseFigures(
       ...(await paymentFigures(tx, input)),
       horizons: await horizons(tx),
       tables: await tables(tx),
+      findings: await findings(tx),
+      reconciled: await reconciled(tx),
     };
   });
 }
@@ -155,4 +162,36 @@ async function tables(tx: Tx): Promise<TableFigures[]> {
     liveTuples: Number(live),
     bytes: Number(bytes),
   }));
+}
+
+const NUMBERS = INVARIANTS.map(({ number }) => number).join(",");
+
+async function findings(tx: Tx): Promise<DatabaseFigures["findings"]> {
+  const rows = await tx.run<{ invariant: number; count: string }>(
+    {
+      name: "metrics_findings",
+      text: `SELECT invariant, count(*) FILTER (WHERE f.acknowledged_at IS NULL AND f.id IS NOT NULL) AS count
+               FROM unnest('{${NUMBERS}}'::smallint[]) invariants (invariant)
+               LEFT JOIN (SELECT id, invariant, acknowledged_at
+                            FROM remit.findings
+                           WHERE cleared_at IS NULL) f USING (invariant)
+              GROUP BY invariant
+              ORDER BY invariant`,
+    },
+    [],
+  );
+  return rows.map(({ invariant, count }) => ({ invariant, count: Number(count) }));
+}
+
+async function reconciled(tx: Tx): Promise<DatabaseFigures["reconciled"]> {
+  return await tx.run<{ scope: string; finishedAt: number }>(
+    {
+      name: "metrics_reconciled",
+      text: `SELECT scope, extract(epoch FROM max(finished_at))::float8 AS "finishedAt"
+               FROM remit.reconciliations
+              GROUP BY scope
+              ORDER BY scope`,
+    },
+    [],
+  );
 }

@@ -39,10 +39,13 @@ export async function readClock(tx: Tx): Promise<{ now: Date; sinceLastSeconds: 
     {
       name: "read_reconciliation_clock",
       text: `SELECT clock_timestamp() AS now,
-                    extract(epoch FROM clock_timestamp() - (SELECT started_at
-                                                              FROM remit.reconciliations
-                                                             ORDER BY finished_at DESC
-                                                             LIMIT 1))::float8 AS since_last_seconds`,
+                    extract(epoch FROM clock_timestamp() - (SELECT max(last.started_at)
+                                                              FROM (VALUES ('recent'), ('full')) scopes (scope)
+                                                             CROSS JOIN LATERAL (SELECT r.started_at
+                                                                                   FROM remit.reconciliations r
+                                                                                  WHERE r.scope = scopes.scope
+                                                                                  ORDER BY r.finished_at DESC
+                                                                                  LIMIT 1) last))::float8 AS since_last_seconds`,
     },
     [],
   );

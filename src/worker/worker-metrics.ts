@@ -113,6 +113,14 @@ const DATABASE_GAUGES = {
     help: "How long this process has seen that same transaction held, at least",
     labels: ["holder"],
   },
+  findings_open: {
+    help: "Broken rows of an invariant that stand and that nobody has acknowledged",
+    labels: ["invariant"],
+  },
+  reconciliation_finished_timestamp_seconds: {
+    help: "When a look at the books last came to its end",
+    labels: ["scope"],
+  },
   table_dead_tuples: { help: "Dead rows, as PostgreSQL estimates them", labels: ["table"] },
   table_live_tuples: { help: "Live rows, as PostgreSQL estimates them", labels: ["table"] },
   table_bytes: { help: "Size with indexes and TOAST", labels: ["table"] },
@@ -133,6 +141,14 @@ function samplesOf(
     oldest_xmin_age_transactions: horizons.map(({ holder, age }) => ({
       labels: { holder },
       value: age,
+    })),
+    findings_open: figures.findings.map(({ invariant, count }) => ({
+      labels: { invariant: String(invariant) },
+      value: count,
+    })),
+    reconciliation_finished_timestamp_seconds: figures.reconciled.map(({ scope, finishedAt }) => ({
+      labels: { scope },
+      value: finishedAt,
     })),
     table_dead_tuples: ofTables(({ deadTuples }) => deadTuples),
     table_live_tuples: ofTables(({ liveTuples }) => liveTuples),

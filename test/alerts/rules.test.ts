@@ -1,12 +1,7 @@
 import { execFile } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { parse } from "yaml";
-import {
-  RECONCILIATION_METRICS,
-  RULES_FILE,
-  RULES_TEST_FILE,
-  alertRules,
-} from "../support/alert-rules.ts";
+import { RULES_FILE, RULES_TEST_FILE, alertRules } from "../support/alert-rules.ts";
 import { misnamed } from "../support/command-lines.ts";
 import { findPromtool } from "./prometheus-binaries.ts";
 
@@ -52,14 +47,13 @@ describe("deploy/alerts/remit.rules.yaml", () => {
     expect(names.filter((name) => !asked(false).has(name))).toEqual([]);
   });
 
-  test("asks for metrics that docs/operations.md names, or that the reconciliation has", () => {
+  test("asks for metrics that docs/operations.md names", () => {
     const page = readFileSync("docs/operations.md", "utf8");
     const documented = new Set(
       [...page.matchAll(/^\| `((?:remit|temporal)_\w+)`/gm)].map(([, name]) => name),
     );
     const asked = rules.flatMap(({ expr }) => expr.match(/\b(remit|temporal)_\w+/g) ?? []);
-    const known = new Set<string | undefined>([...documented, ...RECONCILIATION_METRICS]);
-    expect(asked.filter((name) => !known.has(name))).toEqual([]);
+    expect(asked.filter((name) => !documented.has(name))).toEqual([]);
   });
 
   test.each(rules.map((rule) => [rule.alert, rule] as const))(

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { metricsOf, valueOf } from "../support/exposition.ts";
+import { scheduleIds } from "../../src/domain/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { aRequest, openFundedAccounts, useFlow } from "../support/flow.ts";
 import { plugInto } from "../support/plug.ts";
@@ -38,6 +39,10 @@ beforeAll(async () => {
   });
   await ready(worker);
   await openFundedAccounts(flow());
+  // Before the first look there is no time of one.
+  await eventually(
+    async () => await flow().client.schedule.getHandle(scheduleIds.reconciliationRecent).trigger(),
+  );
 });
 afterAll(async () => {
   await processes.end();

@@ -19,10 +19,3 @@ export function alertRules(): AlertRule[] {
   };
   return groups.flatMap(({ rules }) => rules);
 }
-
-/** What the reconciliation of the books adds to the page of a worker; its own tests see to it. */
-export const RECONCILIATION_METRICS = [
-  "remit_findings_open",
-  "remit_reconciliation_finished_timestamp_seconds",
-  "remit_reconciliation_ok",
-] as const;
