@@ -5,11 +5,12 @@ import { createPaymentActivities } from "../activities/payment-activities.ts";
 import { createReconciliationActivities } from "../activities/reconcile.ts";
 import { createRelayActivities } from "../activities/relay-activities.ts";
 import { createRetentionActivities } from "../activities/retention.ts";
+import { readProgress } from "../database/outbox-view-queries.ts";
 import { createOutboxListener, createOutboxNotifier } from "../database/outbox-wake-up.ts";
 import { createSnsClient } from "../messaging/aws-clients.ts";
 import { watchContact } from "../messaging/publisher-contact.ts";
 import { createSnsPublisher } from "../messaging/sns-publisher.ts";
-import { brokerCheck, listenerCheck } from "./health-checks.ts";
+import { brokerCheck, listenerCheck, progressCheck } from "./health-checks.ts";
 import { countBatch, meteredLedger, meteredPayments, meteredRelay } from "./metered-activities.ts";
 import { assertRetention } from "./retention-check.ts";
 import type { Role } from "./roles.ts";
@@ -69,7 +70,11 @@ export function createActivities({
       const { publisher, contact } = watchContact(
         createSnsPublisher(sns, settings.topicArn, { callsInFlightMax }),
       );
-      health.add(brokerCheck(contact), listenerCheck(listener, settings.worker));
+      health.add(
+        brokerCheck(contact),
+        listenerCheck(listener, settings.worker),
+        progressCheck(async (input) => await readProgress(database, input), settings.worker),
+      );
       measured.watchListener(listener);
       return {
         maxHeartbeatThrottleInterval: HEARTBEAT_THROTTLE,
