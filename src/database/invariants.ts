@@ -82,6 +82,8 @@ async function verifyOn(client: PoolClient, input: VerifyInput): Promise<VerifyR
   await client.query(
     "SET LOCAL statement_timeout = 0; SET LOCAL client_connection_check_interval = '5s'",
   );
+  // The planner guesses wrong how little is recent and reads whole tables: 11 s instead of 5 of a million payments.
+  if (input.scope?.kind === "recent") await client.query("SET LOCAL enable_seqscan = off");
   const invariants: InvariantResult[] = [];
   for (const invariant of INVARIANTS) invariants.push(await check(client, invariant, input));
   const pending = await client.query<{ count: string }>({
