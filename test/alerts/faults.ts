@@ -2,6 +2,8 @@ import { randomUUID } from "node:crypto";
 import { SendMessageCommand } from "@aws-sdk/client-sqs";
 import { Client } from "pg";
 import { createSqsClient } from "../../src/messaging/aws-clients.ts";
+import { scheduleIds } from "../../src/domain/ids.ts";
+import { eventually } from "../support/eventually.ts";
 import { aRequest } from "../support/flow.ts";
 import type { Flow } from "../support/flow.ts";
 
@@ -78,6 +80,14 @@ export async function bendBalance({ database }: Flow): Promise<() => Promise<voi
   };
   await bend("+ 100");
   return async () => await bend("- 100");
+}
+
+/** The Schedules stand still, and no look at the books is known. */
+export async function stopReconciling({ client, database }: Flow): Promise<void> {
+  for (const id of [scheduleIds.reconciliationRecent, scheduleIds.reconciliationFull]) {
+    await eventually(async () => await client.schedule.getHandle(id).pause("planted"));
+  }
+  await database.admin("DELETE FROM remit.reconciliations");
 }
 
 /** A payment that is recorded and, by its times, has waited for ten minutes. */

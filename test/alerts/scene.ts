@@ -31,8 +31,6 @@ export interface Scene {
   readonly startWorker: (name: WorkerName) => Promise<void>;
   /** `host:port` of its health port. */
   readonly addressOf: (name: WorkerName) => string;
-  /** Has Prometheus scrape this one, too. */
-  readonly alsoScrape: (address: string) => void;
   readonly end: () => Promise<void>;
 }
 
@@ -52,14 +50,13 @@ export async function createScene(flow: Flow): Promise<Scene> {
     REMIT_ADMIN_DATABASE_URL: flow.database.adminUrl,
   };
   const running = new Map<WorkerName, WorkerProcess>();
-  const others: string[] = [];
   const worker = (name: WorkerName): WorkerProcess => {
     const found = running.get(name);
     if (found === undefined) throw new Error(`no worker ${name} was started`);
     return found;
   };
   const scrapeAll = (): void =>
-    prometheus.scrape([...[...running.values()].map(({ url }) => new URL(url()).host), ...others]);
+    prometheus.scrape([...running.values()].map(({ url }) => new URL(url()).host));
   return {
     prometheus,
     shell: createShell(join(dir, "operator"), env),
@@ -67,10 +64,6 @@ export async function createScene(flow: Flow): Promise<Scene> {
     databaseOf,
     worker,
     addressOf: (name) => new URL(worker(name).url()).host,
-    alsoScrape: (address) => {
-      others.push(address);
-      scrapeAll();
-    },
     startWorker: async (name) => {
       const database = new URL(flow.database.url);
       database.port = String(databaseOf[name].port);
