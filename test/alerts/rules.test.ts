@@ -1,5 +1,7 @@
 import { execFile } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { parse } from "yaml";
 import { RULES_FILE, RULES_TEST_FILE, alertRules } from "../support/alert-rules.ts";
 import { misnamed } from "../support/command-lines.ts";
@@ -54,6 +56,24 @@ describe("deploy/alerts/remit.rules.yaml", () => {
     );
     const asked = rules.flatMap(({ expr }) => expr.match(/\b(remit|temporal)_\w+/g) ?? []);
     expect(asked.filter((name) => !documented.has(name))).toEqual([]);
+  });
+
+  test("stands beside dashboard queries in docs/operations.md that Prometheus takes, on metrics that there are", async () => {
+    const page = readFileSync("docs/operations.md", "utf8");
+    const [, block = ""] = /^```promql\n(.*?)^```/ms.exec(page) ?? [];
+    const queries = block.trim().split("\n");
+    expect(queries.length).toBeGreaterThan(10);
+    const dir = mkdtempSync(join(tmpdir(), "remit-queries-"));
+    const file = join(dir, "queries.yaml");
+    const recorded = queries.map((expr, index) => ({ record: `query:${index}`, expr }));
+    writeFileSync(file, JSON.stringify({ groups: [{ name: "dashboard", rules: recorded }] }));
+    const { exit, text } = await promtool("check", "rules", file);
+    rmSync(dir, { recursive: true });
+    expect([exit, text]).toEqual([0, expect.stringContaining(`${queries.length} rules found`)]);
+    const named = queries.flatMap(
+      (query) => query.match(/\b(remit|temporal)_\w+?(?=_bucket|\b)/g) ?? [],
+    );
+    expect(named.filter((name) => !page.includes(`| \`${name}\``))).toEqual([]);
   });
 
   test.each(rules.map((rule) => [rule.alert, rule] as const))(

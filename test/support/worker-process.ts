@@ -15,7 +15,7 @@ export interface WorkerProcess {
   readonly ended: Promise<number | NodeJS.Signals | null>;
   probe(path: "/livez" | "/readyz"): Promise<Probe>;
   /** Where probes and scrapes are answered. */
-  url(): string;
+  readonly url: () => string;
   /** The page of `/metrics`. */
   scrape(): Promise<string>;
 }
