@@ -3,6 +3,7 @@ import { Command, CommanderError } from "commander";
 import type { Output } from "../client/run-payments-file.ts";
 import { registerAccount } from "./account.ts";
 import { registerAws } from "./aws.ts";
+import { registerConfig } from "./config.ts";
 import { processOutput } from "./context.ts";
 import { registerDemo } from "./demo.ts";
 import { registerDev } from "./dev.ts";
@@ -61,6 +62,7 @@ const REGISTERS = [
   registerVerify,
   registerMigrate,
   registerAws,
+  registerConfig,
   registerWorker,
 ];
 
