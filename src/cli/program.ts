@@ -3,6 +3,7 @@ import { packageVersion } from "../config/version.ts";
 import type { Output } from "../client/run-payments-file.ts";
 import { registerAccount } from "./account.ts";
 import { registerAws } from "./aws.ts";
+import { registerConfig } from "./config.ts";
 import { processOutput } from "./context.ts";
 import { registerDemo } from "./demo.ts";
 import { registerDev } from "./dev.ts";
@@ -63,5 +64,6 @@ const REGISTERS = [
   registerReconciliation,
   registerMigrate,
   registerAws,
+  registerConfig,
   registerWorker,
 ];

@@ -1,4 +1,5 @@
 import { EnvReader } from "./env-reader.ts";
+import { showSettings } from "./inspect-settings.ts";
 import { loadSettings } from "./settings.ts";
 import type { LoadSettingsInput, Settings } from "./settings.ts";
 import { hasTargets } from "./targets.ts";
@@ -13,4 +14,11 @@ export function loadEnvironmentSettings(
 /** Whether this process's environment names any target of its own. */
 export function hasNamedTargets(): boolean {
   return hasTargets(new EnvReader(process.env));
+}
+
+/** Every setting of this process and where it came from; asks for no target to be there. */
+export function showEnvironmentSettings({
+  dataDir,
+}: Pick<LoadSettingsInput, "dataDir">): ReturnType<typeof showSettings> {
+  return showSettings({ env: process.env, cwd: process.cwd(), dataDir, needs: [] });
 }

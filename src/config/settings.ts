@@ -1,12 +1,12 @@
 import { join, resolve } from "node:path";
-import type { ConnectionOptions } from "@temporalio/client";
-import { loadClientConnectConfig } from "@temporalio/envconfig";
 import { DomainError } from "../domain/errors.ts";
 import { EnvReader } from "./env-reader.ts";
 import type { Env } from "./env-reader.ts";
 import { isProcessAlive, readStackFile } from "./stack-file.ts";
 import type { StackFile } from "./stack-file.ts";
-import { hasTargets, targetConflicts } from "./targets.ts";
+import { hasTargets, stackValues, targetConflicts } from "./targets.ts";
+import { readTemporal } from "./temporal-settings.ts";
+import type { TemporalSettings } from "./temporal-settings.ts";
 import { readWorkerSettings } from "./worker-settings.ts";
 import type { WorkerSettings } from "./worker-settings.ts";
 
@@ -18,13 +18,7 @@ export interface Settings {
   readonly databaseUrl: string;
   /** May change the schema. */
   readonly adminDatabaseUrl: string;
-  readonly temporal: {
-    readonly address: string;
-    readonly namespace: string;
-    readonly uiUrl: string | null;
-    /** TLS, API key and metadata; for `Connection.connect` and `NativeConnection.connect` alike. */
-    readonly connectionOptions: TemporalConnectionOptions;
-  };
+  readonly temporal: TemporalSettings;
   readonly aws: {
     readonly endpointUrl: string | null;
     readonly region: string;
@@ -36,10 +30,6 @@ export interface Settings {
   readonly ledgerDlqUrl: string;
   readonly worker: WorkerSettings;
 }
-
-export type TemporalConnectionOptions = Pick<ConnectionOptions, "tls" | "metadata"> & {
-  readonly apiKey?: string;
-};
 
 /** What a command can't do without. Temporal has a default and is never missing; a region only where something is made. */
 export type SettingsPart = "database" | "broker" | "region";
@@ -60,14 +50,25 @@ export interface LoadSettingsInput {
  */
 export function loadSettings(input: LoadSettingsInput): Settings {
   const reader = new EnvReader(input.env);
+  const settings = readSettings(reader, input);
+  reader.throwIfWrong();
+  return settings;
+}
+
+/**
+ * The same, with what is wrong left to the reader: a part that is wrong has its default, or is an empty string.
+ * @throws DomainError where it can't be said which installation is meant
+ */
+export function readSettings(reader: EnvReader, input: LoadSettingsInput): Settings {
   const stackPath = join(resolve(input.cwd, input.dataDir ?? DEFAULT_DATA_DIR), STACK_FILE_NAME);
   const hasEnvironment = input.dataDir === undefined && hasTargets(reader);
   const stack = readStackFile(stackPath);
   if (stack !== null && isProcessAlive(stack.pid)) {
     if (hasEnvironment) assertSameTargets(reader, { stack, stackPath });
-    const worker = readWorkerSettings(reader);
-    reader.throwIfWrong();
-    return { ...settingsFromStack(stack), stackPath, worker };
+    for (const [name, value] of stackValues(stack)) {
+      reader.resolved(name, value, { kind: "stack", where: stackPath });
+    }
+    return { ...settingsFromStack(stack), stackPath, worker: readWorkerSettings(reader) };
   }
   if (hasEnvironment) return settingsFromEnvironment(reader, input);
   if (stack !== null || input.dataDir !== undefined) throw stackNotRunning(stackPath);
@@ -130,64 +131,68 @@ function settingsFromEnvironment(
     needs.includes(part)
       ? reader.required(name, { hint: NO_STACK })
       : (reader.optional(name) ?? "");
-  reader.url("DATABASE_URL", { protocols: POSTGRES_PROTOCOLS });
-  const databaseUrl = needed("database", "DATABASE_URL");
-  const adminDatabaseUrl =
-    reader.url("REMIT_ADMIN_DATABASE_URL", { protocols: POSTGRES_PROTOCOLS }) ?? databaseUrl;
+  needed("database", "DATABASE_URL");
+  const databaseUrl = reader.url("DATABASE_URL", { protocols: POSTGRES_PROTOCOLS }) ?? "";
   const topicArn = needed("broker", "REMIT_TOPIC_ARN");
-  const endpointUrl = reader.url("AWS_ENDPOINT_URL", { protocols: HTTP_PROTOCOLS });
-  const region = reader.optional("AWS_REGION") ?? reader.optional("AWS_DEFAULT_REGION");
-  if (needs.includes("region") && region === null && endpointUrl === null) {
+  const aws = readAws(reader, { topicArn });
+  if (needs.includes("region") && !aws.isRegionSet && aws.endpointUrl === null) {
     reader.problem("AWS_REGION is not set, and nothing says in which region to make it");
   }
-  const settings: Settings = {
+  return {
     source: "environment",
     databaseUrl,
-    adminDatabaseUrl,
+    adminDatabaseUrl: readAdminDatabaseUrl(reader, databaseUrl),
     temporal: readTemporal(reader, env),
-    aws: {
-      endpointUrl,
-      // An ARN names its region, and a topic of another one could not be reached.
-      region: region ?? (topicArn.split(":")[3] || "us-east-1"),
-    },
+    aws: { endpointUrl: aws.endpointUrl, region: aws.region },
     topicArn,
     ledgerQueueUrl: needed("broker", "REMIT_LEDGER_QUEUE_URL"),
     ledgerDlqUrl: reader.optional("REMIT_LEDGER_DLQ_URL") ?? "",
     worker: readWorkerSettings(reader),
   };
-  reader.throwIfWrong();
-  return settings;
 }
 
-function readTemporal(reader: EnvReader, env: Env): Settings["temporal"] {
-  const uiUrl = reader.url("REMIT_TEMPORAL_UI_URL", { protocols: HTTP_PROTOCOLS });
-  const fallback = { address: DEFAULT_TEMPORAL_ADDRESS, namespace: "default", uiUrl };
-  try {
-    const filled = Object.entries(env).filter(([, value]) => value !== undefined && value !== "");
-    const profile = loadClientConnectConfig({
-      overrideEnvVars: Object.fromEntries(filled) as Record<string, string>,
-    });
-    const { address, tls, metadata, apiKey } = profile.connectionOptions;
-    return {
-      address: address ?? fallback.address,
-      namespace: profile.namespace ?? fallback.namespace,
-      uiUrl,
-      connectionOptions: {
-        ...(tls === undefined ? {} : { tls }),
-        ...(metadata === undefined ? {} : { metadata }),
-        ...(typeof apiKey === "string" ? { apiKey } : {}),
-      },
-    };
-  } catch {
-    // The reason may quote the file, which holds keys.
-    reader.problem(
-      "Temporal's profile can't be read (TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE, TEMPORAL_TLS_…)",
-    );
-    return { ...fallback, connectionOptions: {} };
+function readAdminDatabaseUrl(reader: EnvReader, databaseUrl: string): string {
+  const name = "REMIT_ADMIN_DATABASE_URL";
+  const url = reader.url(name, { protocols: POSTGRES_PROTOCOLS });
+  if (url !== null) return url;
+  if (databaseUrl !== "") {
+    reader.resolved(name, databaseUrl, { kind: "environment", where: "DATABASE_URL" });
   }
+  return databaseUrl;
 }
 
-const DEFAULT_TEMPORAL_ADDRESS = "localhost:7233";
+function readAws(
+  reader: EnvReader,
+  { topicArn }: { topicArn: string },
+): { endpointUrl: string | null; region: string; isRegionSet: boolean } {
+  const endpointUrl = reader.url("AWS_ENDPOINT_URL", { protocols: HTTP_PROTOCOLS });
+  const region = reader.optional("AWS_REGION");
+  const otherRegion = reader.optional("AWS_DEFAULT_REGION");
+  // Read by AWS's own library, and shown here: which identity it is matters as much as which region.
+  reader.optional("AWS_PROFILE");
+  for (const name of ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"]) {
+    reader.secret(name);
+  }
+  if (region !== null) return { endpointUrl, region, isRegionSet: true };
+  if (otherRegion !== null) {
+    const where = "AWS_DEFAULT_REGION";
+    reader.resolved("AWS_REGION", otherRegion, { kind: "environment", where });
+    return { endpointUrl, region: otherRegion, isRegionSet: true };
+  }
+  // An ARN names its region, and a topic of another one could not be reached.
+  const regionOfTopic = topicArn.split(":")[3] || null;
+  const found = regionOfTopic ?? DEFAULT_REGION;
+  reader.resolved(
+    "AWS_REGION",
+    found,
+    regionOfTopic === null
+      ? { kind: "default", where: null }
+      : { kind: "environment", where: "REMIT_TOPIC_ARN" },
+  );
+  return { endpointUrl, region: found, isRegionSet: false };
+}
+
+const DEFAULT_REGION = "us-east-1";
 const POSTGRES_PROTOCOLS = ["postgres:", "postgresql:"];
 const HTTP_PROTOCOLS = ["http:", "https:"];
 const NO_STACK = ", and no stack runs in this folder (npm start)";

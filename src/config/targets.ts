@@ -8,6 +8,8 @@ interface TargetVariable {
   readonly normalise: (value: string) => string;
 }
 
+const NO_PROFILE = "no profile";
+
 /**
  * Only these make the environment "there". A region, a profile or credentials of AWS are in many shells and name no
  * target, so they never stand against a running stack, which doesn't use them either.
@@ -17,13 +19,38 @@ const TARGET_VARIABLES: readonly TargetVariable[] = [
   { name: "TEMPORAL_ADDRESS", ofStack: (stack) => stack.temporalAddress, normalise: hostOf },
   { name: "TEMPORAL_NAMESPACE", ofStack: (stack) => stack.temporalNamespace, normalise: same },
   // A profile can't be the stack's: that one has no profile.
-  { name: "TEMPORAL_PROFILE", ofStack: () => "no profile", normalise: same },
-  { name: "TEMPORAL_CONFIG_FILE", ofStack: () => "no profile", normalise: same },
+  { name: "TEMPORAL_PROFILE", ofStack: () => NO_PROFILE, normalise: same },
+  { name: "TEMPORAL_CONFIG_FILE", ofStack: () => NO_PROFILE, normalise: same },
   { name: "AWS_ENDPOINT_URL", ofStack: (stack) => stack.awsEndpointUrl, normalise: hostOf },
   { name: "REMIT_TOPIC_ARN", ofStack: (stack) => stack.topicArn, normalise: same },
   { name: "REMIT_LEDGER_QUEUE_URL", ofStack: (stack) => stack.ledgerQueueUrl, normalise: hostOf },
   { name: "REMIT_LEDGER_DLQ_URL", ofStack: (stack) => stack.ledgerDlqUrl, normalise: hostOf },
 ];
+
+/** What each variable of a target is in the stack's stead; null where the stack has no such thing. */
+export function stackValues(stack: StackFile): [name: string, value: string | null][] {
+  const named = TARGET_VARIABLES.map(({ name, ofStack }): [string, string] => [
+    name,
+    ofStack(stack),
+  ]);
+  return [
+    ...named.map(([name, value]): [string, string | null] => [
+      name,
+      value === NO_PROFILE ? null : value,
+    ]),
+    ["REMIT_ADMIN_DATABASE_URL", stack.adminDatabaseUrl],
+    ["REMIT_TEMPORAL_UI_URL", stack.temporalUiUrl],
+    ["TEMPORAL_API_KEY", null],
+    ["TEMPORAL_TLS", "off"],
+    ["AWS_REGION", stack.awsRegion],
+    ["AWS_DEFAULT_REGION", null],
+    ["AWS_PROFILE", null],
+    // The stand-in's own, and no secret.
+    ["AWS_ACCESS_KEY_ID", "set"],
+    ["AWS_SECRET_ACCESS_KEY", "set"],
+    ["AWS_SESSION_TOKEN", null],
+  ];
+}
 
 /** Whether the environment names any target at all. */
 export function hasTargets(reader: EnvReader): boolean {

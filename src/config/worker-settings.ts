@@ -71,8 +71,8 @@ export function readWorkerSettings(reader: EnvReader): WorkerSettings {
       max: 600_000,
     }),
     healthPort: reader.optionalInteger("REMIT_HEALTH_PORT", { min: 0, max: 65_535 }),
-    healthAddress: reader.optional("REMIT_HEALTH_ADDRESS") ?? "127.0.0.1",
-    deploymentName: reader.optional("REMIT_DEPLOYMENT_NAME") ?? "remit",
+    healthAddress: reader.text("REMIT_HEALTH_ADDRESS", { fallback: "127.0.0.1" }),
+    deploymentName: reader.text("REMIT_DEPLOYMENT_NAME", { fallback: "remit" }),
     buildId: reader.optional("REMIT_BUILD_ID"),
   };
   if (!DEPLOYMENT_NAME.test(settings.deploymentName)) {

@@ -1,6 +1,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { inspectSettings, showSettings } from "../../src/config/inspect-settings.ts";
 import { loadSettings } from "../../src/config/settings.ts";
 import type { LoadSettingsInput } from "../../src/config/settings.ts";
 import { DomainError } from "../../src/domain/errors.ts";
@@ -223,6 +224,106 @@ describe("settings from the environment", () => {
   test("let no send outlive its lease", () => {
     const env = { ...ENVIRONMENT, REMIT_LEASE_MS: "3000" };
     expect(refusalOf({ env }).message).toContain("REMIT_SEND_TIMEOUT_MS");
+  });
+});
+
+describe("every setting that is documented", () => {
+  test.each([
+    ["the environment", () => ENVIRONMENT],
+    ["nothing at all", () => ({})],
+    [
+      "the stack",
+      () => {
+        writeStack(STACK);
+        return {};
+      },
+    ],
+  ])("is shown once, where %s says it", (_source, arrange) => {
+    const { shown } = showSettings({ env: arrange(), cwd, needs: [] });
+    expect(shown.map(({ name }) => name)).toEqual(documentedVariables().toSorted());
+  });
+
+  test("says which variable, file, profile or default it comes from", () => {
+    const file = join(cwd, "temporal.toml");
+    const profile = '[profile.cloud]\naddress = "cloud:7233"\napi_key = "s3cret"\n';
+    writeFileSync(file, profile);
+    const env = {
+      ...ENVIRONMENT,
+      TEMPORAL_CONFIG_FILE: file,
+      TEMPORAL_PROFILE: "cloud",
+      TEMPORAL_NAMESPACE: "pay",
+      REMIT_LEASE_MS: "9000",
+      AWS_DEFAULT_REGION: "eu-west-1",
+    };
+    const { shown } = showSettings({ env, cwd, needs: [] });
+    const of = (name: string): unknown => shown.find((setting) => setting.name === name);
+    const setBy = (name: string, value: string, where = name): unknown => ({
+      name,
+      value,
+      source: { kind: "environment", where },
+    });
+    const fromProfile = { kind: "profile", where: `${file}#cloud` };
+    expect(of("TEMPORAL_NAMESPACE")).toEqual(setBy("TEMPORAL_NAMESPACE", "pay"));
+    expect(of("REMIT_LEASE_MS")).toEqual(setBy("REMIT_LEASE_MS", "9000"));
+    expect(of("AWS_REGION")).toEqual(setBy("AWS_REGION", "eu-west-1", "AWS_DEFAULT_REGION"));
+    expect(of("TEMPORAL_ADDRESS")).toMatchObject({ value: "cloud:7233", source: fromProfile });
+    expect(of("TEMPORAL_API_KEY")).toMatchObject({ value: "set", source: fromProfile });
+    expect(of("TEMPORAL_TLS")).toMatchObject({ value: "on", source: fromProfile });
+    expect(of("REMIT_POLL_INTERVAL_MS")).toMatchObject({
+      value: "2000",
+      source: { kind: "default", where: null },
+    });
+  });
+
+  test("has the stack's file as its source, where a stack runs, and its own variables beside it", () => {
+    writeStack(STACK);
+    const { shown } = showSettings({ env: { REMIT_LEASE_MS: "9000" }, cwd, needs: [] });
+    const sources = Object.fromEntries(shown.map(({ name, source }) => [name, source]));
+    const where = join(cwd, ".remit", "stack.json");
+    expect(sources["DATABASE_URL"]).toEqual({ kind: "stack", where });
+    expect(sources["AWS_REGION"]).toEqual({ kind: "stack", where });
+    expect(sources["REMIT_LEASE_MS"]).toEqual({ kind: "environment", where: "REMIT_LEASE_MS" });
+  });
+
+  test("shows no secret, wherever one may stand", () => {
+    const env = {
+      ...ENVIRONMENT,
+      DATABASE_URL: "postgres://app:s3cret@db/remit?sslmode=require&password=s3cret",
+      REMIT_ADMIN_DATABASE_URL: "postgres://owner:s3cret@db/remit",
+      AWS_ENDPOINT_URL: "http://s3cret:s3cret@127.0.0.1:4566?token=s3cret",
+      AWS_ACCESS_KEY_ID: "s3cret",
+      AWS_SECRET_ACCESS_KEY: "s3cret",
+      AWS_SESSION_TOKEN: "s3cret",
+      TEMPORAL_API_KEY: "s3cret",
+    };
+    const { shown } = showSettings({ env, cwd, needs: [] });
+    expect(JSON.stringify(shown)).not.toContain("s3cret");
+    expect(shown.find(({ name }) => name === "DATABASE_URL")?.value).toBe(
+      "postgres://app:***@db/remit?sslmode=require&password=***",
+    );
+  });
+
+  test("is refused with all problems where the configuration is wrong, and looked at all the same", () => {
+    const env = {
+      ...ENVIRONMENT,
+      REMIT_LEASE_MS: "x",
+      REMIT_LOG_LEVEL: "loud",
+      REMIT_LEESE_MS: "1",
+    };
+    expect(() => showSettings({ env, cwd, needs: [] })).toThrow(/REMIT_LEASE_MS.*REMIT_LOG_LEVEL/);
+    const view = inspectSettings({ env, cwd });
+    expect(view.problems).toHaveLength(2);
+    expect(view.unread).toEqual(["REMIT_LEESE_MS"]);
+    expect(view.settings?.databaseUrl).toBe(ENVIRONMENT.DATABASE_URL);
+  });
+
+  test("is looked at also where two targets stand against each other", () => {
+    writeStack(STACK);
+    const view = inspectSettings({ env: { ...ENVIRONMENT }, cwd });
+    expect(view).toMatchObject({
+      settings: null,
+      problems: [expect.stringContaining("DATABASE_URL")],
+    });
   });
 });
 
