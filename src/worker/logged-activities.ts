@@ -17,9 +17,9 @@ import type { KeyedRequest, RecordResult } from "../workflows/messages.ts";
  */
 
 /** What the Web UI knows the running activity by, and the how manieth try it is. */
-function place(): { workflowId: string; runId: string; attempt: number } {
+function place(): { workflowId?: string; runId?: string; attempt: number } {
   const { workflowExecution, attempt } = activityInfo();
-  return { workflowId: "", runId: "", ...workflowExecution, attempt };
+  return { ...workflowExecution, attempt };
 }
 
 /** An activity's failure as it was, before Temporal gets what may be shown of it. */
