@@ -142,7 +142,7 @@ async function floorSettle(client: Client): Promise<void> {
 }
 
 /** What a client does whose call timed out: the same key again; the time counts. */
-async function payUntilAnswered(payments: PaymentClient): Promise<PaymentAnswer> {
+export async function payUntilAnswered(payments: PaymentClient): Promise<PaymentAnswer> {
   const request = aRequest();
   for (;;) {
     try {
@@ -158,7 +158,7 @@ function aRequest(): Parameters<PaymentClient["pay"]>[0] {
   return { key: randomUUID(), from: "alice", to: "shop", amountMinor: "1", currency: "EUR" };
 }
 
-async function fund(payments: PaymentClient): Promise<void> {
+export async function fund(payments: PaymentClient): Promise<void> {
   const answer = await payments.pay({
     ...aRequest(),
     from: "world:EUR",
@@ -169,7 +169,7 @@ async function fund(payments: PaymentClient): Promise<void> {
 }
 
 /** A figure counts only if the books are right after it. */
-async function closeTheBooks(url: string): Promise<void> {
+export async function closeTheBooks(url: string): Promise<void> {
   const database = createDatabase({ url, poolMax: 2, applicationName: "remit-bench" });
   const { ok } = await verify(database, { graceSeconds: 60 });
   await database.close();

@@ -19,6 +19,8 @@ const ORDERLY_MS_MAX = 2_000;
 /** A whole Remit as `npm start` gives it, in a folder of its own, and the floor's worker beside it. */
 export interface BenchStack {
   readonly settings: Settings;
+  readonly stack: StackFile;
+  readonly dataDir: string;
   close(): Promise<void>;
 }
 
@@ -36,7 +38,8 @@ export async function startBenchStack(): Promise<BenchStack> {
     { cwd: REPOSITORY_DIR, stdio: ["ignore", "pipe", "inherit"] },
   );
   guard.add({ name: "remit dev", pid: remit.pid ?? 0, signal: "SIGINT" });
-  const settings = await untilStarted(remit, dataDir);
+  const stack = await untilStarted(remit, dataDir);
+  const settings = settingsFromStack(stack);
   const floor = spawn(process.execPath, [join(import.meta.dirname, "floor-worker.ts")], {
     env: { ...process.env, TEMPORAL_ADDRESS: settings.temporal.address },
     stdio: ["ignore", "ignore", "ignore", "ipc"],
@@ -44,6 +47,8 @@ export async function startBenchStack(): Promise<BenchStack> {
   await once(floor, "message");
   return {
     settings,
+    stack,
+    dataDir,
     close: async () => {
       floor.kill("SIGKILL");
       const exited = once(remit, "exit");
@@ -59,7 +64,7 @@ export async function startBenchStack(): Promise<BenchStack> {
 }
 
 /** The demo's verify is the last thing that a start does. */
-async function untilStarted(remit: ChildProcess, dataDir: string): Promise<Settings> {
+async function untilStarted(remit: ChildProcess, dataDir: string): Promise<StackFile> {
   let output = "";
   remit.stdout?.on("data", (text: Buffer) => (output += text.toString()));
   const endsAt = Date.now() + START_MS_MAX;
@@ -67,8 +72,7 @@ async function untilStarted(remit: ChildProcess, dataDir: string): Promise<Setti
     if (remit.exitCode !== null) throw new Error(`remit dev ended:\n${output}`);
     if (output.includes("kill -9 any of these")) {
       await delay(2_000);
-      const stack = JSON.parse(readFileSync(join(dataDir, "stack.json"), "utf8")) as StackFile;
-      return settingsFromStack(stack);
+      return JSON.parse(readFileSync(join(dataDir, "stack.json"), "utf8")) as StackFile;
     }
     await delay(200);
   }

@@ -29,6 +29,8 @@ export interface ClaimedBatch {
   readonly sendUntil: number;
   /** Where the next claim goes on; null where this one saw the rest of the range. */
   readonly next: ClaimCursor | null;
+  /** Of what it looked at, it took all that was due: no row was left for the sake of a limit. */
+  readonly isWhole: boolean;
   /** A row of it was claimed again and again without a result: it goes out alone, with nothing else in flight. */
   readonly isSuspect: boolean;
 }
@@ -73,7 +75,9 @@ export async function claimBatch(
     leaseMs,
   });
   const isSuspect = rows.some((row) => unexplainedClaims(row) > 0);
-  return { rows, leaseToken, sendUntil, next, isSuspect };
+  const longest = Math.max(0, ...[...queuesByAggregate(rows).values()].map(({ length }) => length));
+  const isWhole = next === null && rows.length < input.rowsMax && longest < ROWS_PER_AGGREGATE_MAX;
+  return { rows, leaseToken, sendUntil, next, isWhole, isSuspect };
 }
 
 /**

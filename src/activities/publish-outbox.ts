@@ -63,7 +63,7 @@ class Pipeline {
   readonly #dependencies: PublishOutboxDependencies;
   readonly #input: PublishOutboxInput;
   readonly #progress: RelayProgress;
-  readonly #inFlight = new Set<Promise<void>>();
+  readonly #inFlight = new Set<Promise<boolean>>();
   #cursor: ClaimCursor;
   /** When the rate lets the next batch go, ms since the epoch. */
   #dueAt = 0;
@@ -104,11 +104,13 @@ class Pipeline {
     const { fromShard } = this.#input;
     const watch = this.#dependencies.watchOutbox();
     const isWholeRange = this.#cursor.shard === fromShard && this.#cursor.aggregateType === "";
+    const ahead = [...this.#inFlight];
     const batch = await this.#claim();
     if (batch === null) return;
     this.#cursor = batch.next ?? cursorAtStart(fromShard);
+    const isAll = isWholeRange && batch.isWhole;
     if (batch.rows.length === 0) {
-      if (isWholeRange && batch.next === null) await this.#wait(watch);
+      if (isAll) await this.#wait(watch, ahead);
       return;
     }
     if (batch.isSuspect) await this.drain();
@@ -116,6 +118,8 @@ class Pipeline {
     this.#inFlight.add(sent);
     void sent.finally(() => this.#inFlight.delete(sent));
     if (batch.isSuspect || this.#progress.isInOutage) await sent;
+    // A claim that took all leaves nothing for the next one, unless a batch ahead of it held back followers.
+    else if (isAll && ahead.length === 0) await this.#wait(watch, [failureOf(sent)]);
   }
 
   async #claim(): Promise<ClaimedBatch | null> {
@@ -141,31 +145,41 @@ class Pipeline {
     }
   }
 
-  /** Never rejects: what isn't an outage ends the window. */
-  async #send(batch: ClaimedBatch): Promise<void> {
+  /** Answers whether every row went out. Never rejects: what isn't an outage ends the window. */
+  async #send(batch: ClaimedBatch): Promise<boolean> {
     try {
       const result = await sendBatch(this.#dependencies, batch);
       this.#progress.add(result);
+      return result.marked.length === batch.rows.length;
     } catch (error) {
       try {
         this.#progress.addOutage("database", databaseOutage(error));
       } catch {
         this.#failure ??= { error };
       }
+      return false;
     }
   }
 
-  /** Until there may be something: a new event, the end of a batch that held back its followers, the poll interval. */
-  async #wait(watch: { wait(signal: AbortSignal): Promise<void> }): Promise<void> {
+  /** Until there may be something: a new event, the end of a batch that matters, the poll interval. */
+  async #wait(
+    watch: { wait(signal: AbortSignal): Promise<void> },
+    batches: readonly Promise<unknown>[],
+  ): Promise<void> {
     const { signal } = this.#dependencies;
     const over = new AbortController();
-    await Promise.race([watch.wait(AbortSignal.any([signal, over.signal])), ...this.#inFlight]);
+    await Promise.race([watch.wait(AbortSignal.any([signal, over.signal])), ...batches]);
     over.abort();
   }
 
   #throwFailure(): void {
     if (this.#failure !== null) throw this.#failure.error;
   }
+}
+
+/** Resolves where not every row of a batch went out, and never where all did. */
+async function failureOf(sent: Promise<boolean>): Promise<void> {
+  if (await sent) await new Promise(() => undefined);
 }
 
 /** PostgreSQL away is an outage like any other: what was claimed comes back when its lease ends. */

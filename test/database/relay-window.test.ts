@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "pg";
 import { publishOutbox } from "../../src/activities/publish-outbox.ts";
 import { UNREPORTED } from "../../src/activities/relay-progress.ts";
@@ -94,7 +95,101 @@ function startRelay(
   };
 }
 
+/** A relay that no time wakes, only `wake`; it counts its claims. */
+function startWokenRelay(publish: Publisher["publish"]): Relay & {
+  readonly wake: () => void;
+  readonly claims: () => number;
+  /** Resolves when it has nothing to do but to be woken. */
+  readonly asleep: () => Promise<void>;
+} {
+  let [claims, wakes] = [0, 0];
+  const watching = new Set<() => void>();
+  const { app } = database();
+  const relay = startRelay(publish, {
+    database: {
+      ...app,
+      run: async (statement, values) => {
+        if (statement.name === "claim_rows") claims += 1;
+        return await app.run(statement, values);
+      },
+    },
+    watchOutbox: () => {
+      const since = wakes;
+      return {
+        wait: async (signal) => {
+          if (wakes > since || signal.aborted) return;
+          await new Promise<void>((resolve) => {
+            watching.add(resolve);
+            signal.addEventListener("abort", () => resolve());
+          });
+        },
+      };
+    },
+  });
+  return {
+    ...relay,
+    claims: () => claims,
+    asleep: async () => await eventually(() => expect(watching.size).toBe(1)),
+    wake: () => {
+      wakes += 1;
+      for (const resolve of watching) resolve();
+      watching.clear();
+    },
+  };
+}
+
 describe("publishOutbox", () => {
+  test("an event that comes alone costs one claim, and nothing is asked until the next one", async () => {
+    const relay = startWokenRelay(async (messages) => await Promise.resolve(accept(messages)));
+    for (let nth = 1; nth <= 5; nth += 1) {
+      await relay.asleep();
+      await events(1, 1);
+      relay.wake();
+      await eventually(async () => expect(await unpublished()).toBe(0));
+    }
+    await relay.asleep();
+    expect(relay.claims()).toBe(6);
+    await relay.stop();
+  });
+
+  test("a follower that came while its predecessor was sent goes out after it, though nobody says so again", async () => {
+    const letGo = Promise.withResolvers<undefined>();
+    const sent: string[] = [];
+    const relay = startWokenRelay(async (messages) => {
+      sent.push(...messages.map(({ aggregateVersion }) => aggregateVersion));
+      if (sent.length === 1) await letGo.promise;
+      return accept(messages);
+    });
+    await events(1, 1);
+    relay.wake();
+    await eventually(() => expect(sent).toEqual(["1"]));
+    await events(1, 1);
+    relay.wake();
+    await eventually(() => expect(relay.claims()).toBeGreaterThanOrEqual(2));
+    await delay(100);
+    expect(sent).toEqual(["1"]);
+    letGo.resolve(undefined);
+    await eventually(async () => expect(await unpublished()).toBe(0));
+    expect(sent).toEqual(["1", "2"]);
+    await relay.stop();
+  });
+
+  test("what a batch that went wrong leaves is taken up at once, though nobody says so", async () => {
+    let calls = 0;
+    const relay = startWokenRelay(async (messages) => {
+      calls += 1;
+      const throttled = messages.map(({ messageId }): PublishResult => {
+        return { kind: "throttled", messageId, error: "slow down" };
+      });
+      return await Promise.resolve(calls === 1 ? throttled : accept(messages));
+    });
+    await events(3, 1);
+    relay.wake();
+    await eventually(async () => expect(await unpublished()).toBe(0));
+    expect(calls).toBe(2);
+    await relay.stop();
+  });
+
   test("claims the next batch while this one is sent, and never an aggregate twice at a time", async () => {
     await events(250, 1);
     const batches: string[][] = [];
