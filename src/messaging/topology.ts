@@ -58,7 +58,7 @@ const VISIBILITY_SECONDS = 30;
 const DLQ_RETENTION_SECONDS = 14 * 24 * 3600;
 const QUEUE_RETENTION_SECONDS = 4 * 24 * 3600;
 /** Marks our statement in a queue's policy; others in it are somebody's own and stay. */
-export const STATEMENT_ID = "RemitTopicMaySend";
+const STATEMENT_ID = "RemitTopicMaySend";
 
 /**
  * Creates topic, ledger queue, dead-letter queue and the filtered, raw subscription, named after the prefix. A second
@@ -215,7 +215,7 @@ function encryption({ attributes }: Queue): Record<string, string> {
 }
 
 /** Lets our topic send to the queue, and nobody else by this statement. */
-export function sendStatement({ queueArn, topicArn }: { queueArn: string; topicArn: string }): {
+function sendStatement({ queueArn, topicArn }: { queueArn: string; topicArn: string }): {
   readonly Sid: string;
 } & Record<string, unknown> {
   return {

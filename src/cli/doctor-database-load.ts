@@ -1,0 +1,98 @@
+import { readConnectionUse, readHolders, readVacuumState } from "../database/doctor-queries.ts";
+import type { ConnectionUse, Holder } from "../database/doctor-queries.ts";
+import type { DatabaseContext } from "./doctor-database.ts";
+import { fail, ok, warn } from "./doctor-check.ts";
+import type { Check, Finding } from "./doctor-check.ts";
+
+/** Beside its pool a process has one connection for its probes and one for LISTEN. */
+const CONNECTIONS_BESIDE_POOL = 2;
+/** No statement of ours takes longer than 5 s. What is open for longer keeps dead rows, and in the end the outbox slow. */
+const OPEN_SECONDS_NOTABLE = 60;
+const OPEN_SECONDS_MAX = 300;
+/** PostgreSQL stops at 2,000 million, and vacuums by force from 200 million on. */
+const FROZEN_AGE_MAX = 1_000_000_000;
+
+/** Whether there is room, and whether what is dead goes away. */
+export const LOAD_CHECKS: readonly Check<DatabaseContext>[] = [
+  {
+    name: "database.connections",
+    about: "the pools of all worker processes fit into `max_connections`, and one process more",
+    judge: async ({ session, server, settings }) =>
+      judgeConnections(await readConnectionUse(session), server, settings.worker.databasePoolMax),
+  },
+  {
+    name: "database.autovacuum",
+    about: "autovacuum runs, on all tables, and no wrap-around is near",
+    judge: async ({ session, server }) => {
+      const off = ["autovacuum", "track_counts"].filter((name) => server[name] !== "on");
+      if (off.length > 0) {
+        const statements = off.map((name) => `ALTER SYSTEM SET ${name} = on`);
+        return fail(`${off.join(", ")} off`, `${statements.join("; ")}; SELECT pg_reload_conf()`);
+      }
+      const { excluded, frozenAge } = await readVacuumState(session);
+      if (excluded.length > 0) {
+        const statements = excluded.map(
+          (table) => `ALTER TABLE remit.${table} RESET (autovacuum_enabled)`,
+        );
+        return fail(`switched off for ${excluded.join(", ")}`, statements.join("; "));
+      }
+      if (frozenAge > FROZEN_AGE_MAX) {
+        return fail(`${frozenAge} transactions since the last freeze`, "VACUUM (FREEZE)");
+      }
+      return ok("on, for every table");
+    },
+  },
+  {
+    name: "database.held",
+    about:
+      "no forgotten transaction, prepared transaction or replication slot holds dead rows or the log",
+    judge: async ({ session }) => judgeHolders(await readHolders(session)),
+  },
+];
+
+export function judgeConnections(
+  { used, ours, listeners, roleLimit, databaseLimit }: ConnectionUse,
+  server: Readonly<Record<string, string>>,
+  poolMax: number,
+): Finding {
+  const reserved =
+    Number(server["superuser_reserved_connections"] ?? 0) +
+    Number(server["reserved_connections"] ?? 0);
+  const limits = [roleLimit, databaseLimit].filter((limit) => limit >= 0);
+  const room = Math.min(Number(server["max_connections"]) - reserved, ...limits);
+  const others = used - ours;
+  const each = poolMax + CONNECTIONS_BESIDE_POOL;
+  const processes = Math.max(1, listeners);
+  const found =
+    `room for ${room}, others use ${others}; ` +
+    `${processes} worker processes may open ${processes * each} (${each} each)`;
+  const fix = `raise max_connections (or the role's limit), or lower REMIT_DATABASE_POOL_MAX (${poolMax})`;
+  if (processes * each > room - others) return fail(found, fix);
+  if ((processes + 1) * each > room - others) {
+    return warn(`${found}; there is none for a process more while a new version starts`, fix);
+  }
+  return ok(found);
+}
+
+export function judgeHolders(holders: readonly Holder[]): Finding {
+  const slots = holders.filter(({ kind }) => kind === "replication slot");
+  const open = holders.filter(({ ageSeconds }) => (ageSeconds ?? 0) > OPEN_SECONDS_NOTABLE);
+  const worst = open.toSorted((a, b) => (b.ageSeconds ?? 0) - (a.ageSeconds ?? 0))[0];
+  if (worst !== undefined) {
+    const seconds = Math.round(worst.ageSeconds ?? 0);
+    const found = `${worst.kind} ${worst.name} is open for ${seconds} s`;
+    const fix =
+      worst.kind === "transaction"
+        ? `SELECT pg_terminate_backend(${/\d+/.exec(worst.name)?.[0]})`
+        : `ROLLBACK PREPARED '${worst.name}', once it is known whose it is`;
+    return seconds > OPEN_SECONDS_MAX ? fail(found, fix) : warn(found, fix);
+  }
+  const [slot] = slots;
+  if (slot !== undefined) {
+    return fail(
+      `nobody reads replication slot ${slot.name}: the log grows until the disk is full`,
+      `start its reader, or SELECT pg_drop_replication_slot('${slot.name}')`,
+    );
+  }
+  return ok("nothing is held");
+}
