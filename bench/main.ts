@@ -1,10 +1,12 @@
 import { runAcceptSuite } from "./accept.ts";
 import { readOptions } from "./options.ts";
 import { runRelaySuite } from "./relay/suite.ts";
+import type { Suite } from "./options.ts";
 import { createReporter } from "./report.ts";
+import { runVerifySuite } from "./verify.ts";
 
 /**
- * `npm run bench [-- accept|relay|all] [--json] [--rounds N]`: Remit against a floor, as ratios from one run; without a
+ * `npm run bench [-- accept|relay|verify|all] [--json] [--rounds N]`: Remit against a floor, as ratios from one run; without a
  * word `accept`. docs/benchmarks.md says what each figure is and what it was.
  */
 let exitCode = 0;
@@ -18,8 +20,10 @@ process.on("unhandledRejection", fail);
 try {
   const options = readOptions(process.argv.slice(2));
   const reporter = createReporter(options);
-  if (options.suite !== "relay") await runAcceptSuite(options, reporter);
-  if (options.suite !== "accept") await runRelaySuite(options, reporter);
+  const isAsked = (suite: Suite): boolean => ["all", suite].includes(options.suite);
+  if (isAsked("accept")) await runAcceptSuite(options, reporter);
+  if (isAsked("relay")) await runRelaySuite(options, reporter);
+  if (isAsked("verify")) await runVerifySuite(options, reporter);
 } catch (error) {
   fail(error);
 }

@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
 
 /** What may be measured; a word on the command line chooses, `accept` is what runs without one. */
-const SUITES = ["accept", "relay", "all"] as const;
+const SUITES = ["accept", "relay", "verify", "all"] as const;
 /** The parts of the relay's suite, in the order in which they run. */
 export const RELAY_PARTS = ["throughput", "latency", "claim", "wakeup", "heldxid"] as const;
 
@@ -65,4 +65,4 @@ function oneOf<Word extends string>(words: readonly Word[], given: string): Word
 }
 
 const USAGE =
-  "usage: npm run bench [-- accept|relay|all] [--json] [--rounds N] [--events N] [--rows N] [--held-seconds N] [--only part,…]";
+  "usage: npm run bench [-- accept|relay|verify|all] [--json] [--rounds N] [--events N] [--rows N] [--held-seconds N] [--only part,…]";

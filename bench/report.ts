@@ -3,7 +3,7 @@ import { median } from "./load.ts";
 /** One figure: what the rounds gave, beside what it should be. */
 export interface Figure {
   readonly name: string;
-  readonly unit: "ratio" | "ms" | "%" | "rows";
+  readonly unit: "ratio" | "s" | "ms" | "%" | "rows";
   /** A value a round. */
   readonly rounds: readonly number[];
   readonly target?: Target | undefined;

@@ -14,7 +14,7 @@ import type { TestServices } from "./support/services.ts";
 
 /**
  * `npm test [-- <jest argument>…]`: starts the real services once, runs jest, ends everything, counts in the last line.
- * `test/browser` is run only when it is named, since it needs a Chromium.
+ * `test/browser` and `test/alerts` are run only when they are named, since they need a Chromium and a Prometheus.
  */
 
 const REPOSITORY_DIR = join(import.meta.dirname, "..");
@@ -61,8 +61,11 @@ function needsServices(args: readonly string[]): boolean {
 
 // Last on the line: jest takes every word after it for one more pattern.
 function leftOut(args: readonly string[]): string[] {
-  const isNamed = args.some((argument) => argument.includes("browser"));
-  return isNamed ? [] : ["--testPathIgnorePatterns", "/test/browser/"];
+  const folders = ["browser", "alerts"].filter(
+    (folder) => !args.some((argument) => argument.includes(folder)),
+  );
+  if (folders.length === 0) return [];
+  return ["--testPathIgnorePatterns", ...folders.map((folder) => `/test/${folder}/`)];
 }
 
 async function startServices(): Promise<TestServices> {

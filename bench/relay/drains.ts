@@ -103,6 +103,7 @@ export async function drainOutbox({
         sendTimeoutMs: SEND_TIMEOUT_MS,
         watchOutbox: () => ({ wait: pollOnly }),
         heartbeat: () => undefined,
+        report: () => undefined,
         signal: done.signal,
       },
       { ...WHOLE_RANGE, windowMs: WINDOW_MS, eventsPerSecondMax: null },

@@ -50,6 +50,7 @@ export async function startRelay(scene: Scene, database: BenchDatabase): Promise
             return { wait: async (signal) => await watch.wait(POLL_INTERVAL_MS, signal) };
           },
           heartbeat: () => undefined,
+          report: () => undefined,
           signal: stopping.signal,
         },
         { ...WHOLE_RANGE, windowMs: WINDOW_MS, eventsPerSecondMax: null },

@@ -4,10 +4,10 @@ import type { Database, Tx } from "../database/database.ts";
 import { violatedConstraint } from "../database/database-error.ts";
 import { readBooking, receiveMessage, refuseMessage } from "../database/ledger-queries.ts";
 import { bookPayment } from "../database/posting-queries.ts";
-import type { Message, MessageClaim } from "../database/ledger-queries.ts";
+import type { Message } from "../database/ledger-queries.ts";
 import { changePayment } from "../database/change-queries.ts";
 import type { Refusal } from "../domain/decisions.ts";
-import { ledgerMessage, newEvent } from "../domain/events.ts";
+import { newEvent } from "../domain/events.ts";
 import { applyCapture } from "./apply-capture.ts";
 import { applyRefund } from "./apply-refund.ts";
 import { refusalOf } from "./due-booking.ts";
@@ -29,13 +29,9 @@ export async function applyLedgerEntries(
   database: Database,
   message: Message,
 ): Promise<AppliedMessage> {
-  const claim = claimOf(message);
   for (let decision = 1; ; decision += 1) {
     try {
-      return await inTransaction(
-        database,
-        async (tx) => await applyMessage(tx, message, { claim, refusal: null }),
-      );
+      return await inTransaction(database, async (tx) => await applyMessage(tx, message, null));
     } catch (error) {
       if (decision >= DECISIONS_MAX || violatedConstraint(error) !== CLOSED_MEANWHILE) throw error;
     }
@@ -48,29 +44,16 @@ export async function applyLedgerEntries(
  */
 export async function refuseSkippedMessage(tx: Tx, message: Message): Promise<AppliedMessage> {
   const refusal: Refusal = { code: "message_skipped", message: "an operator skipped its event" };
-  return await applyMessage(tx, message, { claim: claimOf(message), refusal });
-}
-
-/** Null where the message isn't one of ours by its shape. */
-function claimOf({ payload }: Message): MessageClaim | null {
-  const parsed = ledgerMessage.safeParse(JSON.parse(payload));
-  if (!parsed.success) return null;
-  const { type, data } = parsed.data;
-  return {
-    type,
-    paymentId: data.paymentId,
-    captureId: "captureId" in data ? data.captureId : null,
-    refundId: "refundId" in data ? data.refundId : null,
-  };
+  return await applyMessage(tx, message, refusal);
 }
 
 async function applyMessage(
   tx: Tx,
   message: Message,
-  { claim, refusal }: { claim: MessageClaim | null; refusal: Refusal | null },
+  refusal: Refusal | null,
 ): Promise<AppliedMessage> {
-  const received = await receiveMessage(tx, message, claim);
-  if (!received.isNew) return await answerAgain(tx, message, claim);
+  const received = await receiveMessage(tx, message);
+  if (!received.isNew) return await answerAgain(tx, message);
   const { type, payment, part, source, destination, now } = received;
   if (type === null || payment === null || source === null || destination === null) {
     // No event of ours has this id: nothing is touched, and the inbox keeps what came.
@@ -154,13 +137,8 @@ async function fail(
   };
 }
 
-async function answerAgain(
-  tx: Tx,
-  { messageId }: Message,
-  claim: MessageClaim | null,
-): Promise<AppliedMessage> {
-  const paymentId = claim?.paymentId ?? null;
-  const booking = await readBooking(tx, { messageId, paymentId });
+async function answerAgain(tx: Tx, { messageId }: Message): Promise<AppliedMessage> {
+  const booking = await readBooking(tx, messageId);
   return {
     outcome: booking.outcome,
     repeated: true,

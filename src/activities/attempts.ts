@@ -7,6 +7,15 @@ export class Attempts {
   firstFailure: string | null = null;
   #inARow = 0;
 
+  /** Counts a failure of what nothing else waits for; never throws. */
+  async note(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      this.#count(error);
+    }
+  }
+
   /** Undefined where it failed; @throws what the tenth failure in a row threw */
   async make<Result>(work: () => Promise<Result>): Promise<Result | undefined> {
     try {
@@ -14,11 +23,15 @@ export class Attempts {
       this.#inARow = 0;
       return result;
     } catch (error) {
-      this.failed += 1;
       this.#inARow += 1;
       if (this.#inARow >= FAILURES_IN_A_ROW_MAX) throw error;
-      this.firstFailure ??= error instanceof Error ? error.message : String(error);
+      this.#count(error);
       return undefined;
     }
+  }
+
+  #count(error: unknown): void {
+    this.failed += 1;
+    this.firstFailure ??= error instanceof Error ? error.message : String(error);
   }
 }

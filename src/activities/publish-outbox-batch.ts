@@ -37,6 +37,8 @@ export interface BatchResult {
   readonly published: number;
   readonly failed: number;
   readonly lostLeases: number;
+  /** Of each that was marked. */
+  readonly latenciesSeconds: readonly number[];
   /** Why the broker took no more; null where nothing stood in the way. */
   readonly outage: string | null;
 }
@@ -85,9 +87,9 @@ export async function sendBatch(
   } else if (suspect !== null) {
     sending.unsettled.add(suspect.messageId);
   }
-  const { published, failed, lostLeases, outage, unsettled } = sending;
+  const { published, failed, lostLeases, latenciesSeconds, outage, unsettled } = sending;
   if (unsettled.size > 0) await giveBack(database, [...unsettled], batch.leaseToken);
-  return { published, failed: failed + buried.length, lostLeases, outage };
+  return { published, failed: failed + buried.length, lostLeases, latenciesSeconds, outage };
 }
 
 /** One batch on its way out, and what became of it so far. */
@@ -95,6 +97,7 @@ class Sending {
   published = 0;
   failed = 0;
   lostLeases = 0;
+  readonly latenciesSeconds: number[] = [];
   outage: string | null = null;
   /** Of the rows that waves have taken up: those without a result. */
   readonly unsettled = new Set<string>();
@@ -163,6 +166,7 @@ class Sending {
     const marked = await markPublished(database, accepted, this.#batch.leaseToken);
     this.published += accepted.length;
     this.lostLeases += accepted.length - marked.length;
+    this.latenciesSeconds.push(...marked.map(({ latencySeconds }) => latencySeconds));
     for (const { messageId } of accepted) this.unsettled.delete(messageId);
   }
 

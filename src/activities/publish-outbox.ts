@@ -3,7 +3,7 @@ import { cursorAtStart } from "../database/outbox-queries.ts";
 import type { ClaimCursor } from "../database/outbox-queries.ts";
 import { DomainError } from "../domain/errors.ts";
 import { claimBatch, sendBatch } from "./publish-outbox-batch.ts";
-import type { BatchDependencies, ClaimedBatch } from "./publish-outbox-batch.ts";
+import type { BatchDependencies, BatchResult, ClaimedBatch } from "./publish-outbox-batch.ts";
 import { RelayProgress } from "./relay-progress.ts";
 import type { PublishOutboxSummary } from "./relay-progress.ts";
 
@@ -19,6 +19,8 @@ export interface PublishOutboxDependencies extends BatchDependencies {
   /** Starts to watch the outbox; `wait` ends at a notification since then, the poll interval, or the signal. */
   watchOutbox(): { wait(signal: AbortSignal): Promise<void> };
   readonly heartbeat: (summary: PublishOutboxSummary) => void;
+  /** Gets what became of each batch. */
+  readonly report: (result: BatchResult) => void;
   readonly signal: AbortSignal;
 }
 
@@ -143,7 +145,9 @@ class Pipeline {
   /** Never rejects: what isn't an outage ends the window. */
   async #send(batch: ClaimedBatch): Promise<void> {
     try {
-      this.#progress.add(await sendBatch(this.#dependencies, batch));
+      const result = await sendBatch(this.#dependencies, batch);
+      this.#progress.add(result);
+      this.#dependencies.report(result);
     } catch (error) {
       try {
         this.#progress.addOutage("database", databaseOutage(error));

@@ -3,7 +3,7 @@ import type { OutboxListener } from "../database/outbox-wake-up.ts";
 import { publishOutbox } from "./publish-outbox.ts";
 import type { PublishOutboxInput } from "./publish-outbox.ts";
 import type { PublishOutboxSummary } from "./relay-progress.ts";
-import type { BatchDependencies } from "./publish-outbox-batch.ts";
+import type { BatchDependencies, BatchResult } from "./publish-outbox-batch.ts";
 
 export interface RelayActivities {
   readonly publishOutbox: (input: PublishOutboxInput) => Promise<PublishOutboxSummary>;
@@ -12,12 +12,14 @@ export interface RelayActivities {
 export interface RelayDependencies extends BatchDependencies {
   readonly listener: OutboxListener;
   readonly pollIntervalMs: number;
+  readonly report: (result: BatchResult) => void;
 }
 
 /** The relay's one activity; see `publishOutbox` for what happens when it runs twice. */
 export function createRelayActivities({
   listener,
   pollIntervalMs,
+  report,
   ...batch
 }: RelayDependencies): RelayActivities {
   return {
@@ -27,6 +29,7 @@ export function createRelayActivities({
           ...batch,
           signal: cancellationSignal(),
           heartbeat: (summary) => heartbeat(summary),
+          report,
           watchOutbox: () => {
             const watch = listener.watch();
             return { wait: async (signal) => await watch.wait(pollIntervalMs, signal) };

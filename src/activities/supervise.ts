@@ -1,3 +1,4 @@
+import pLimit from "p-limit";
 import type { Database } from "../database/database.ts";
 import {
   endedPayments,
@@ -70,7 +71,7 @@ export interface SupervisorActivities {
 /** Below this age a payment is on its normal way, and a look at Temporal for each would be load for nothing. */
 const LATE_AFTER_SECONDS = 30;
 /** Minutes after all that normally can hold a payment up (leases, restarts, backoff) are over. */
-const OVERDUE_AFTER_SECONDS = 300;
+export const OVERDUE_AFTER_SECONDS = 300;
 const PAGE_ROWS = 200;
 /** A run looks at so many pages of each kind; the next one goes on. */
 const PAGES_MAX = 25;
@@ -85,6 +86,7 @@ export function createSupervisorActivities(
     async startMissing({ after = FIRST_ID } = {}) {
       const attempts = new Attempts();
       const tally = { workflowsStarted: 0, messagesTakenUp: 0, overdue: 0, expired: 0 };
+      const overdue: RecordedPayment[] = [];
       const relays = await attempts.make(startRelays);
       const takeUp = async <Recorded>(
         late: readonly Late<Recorded>[],
@@ -111,7 +113,7 @@ export function createSupervisorActivities(
           await takeUp(late, startPayment);
           for (const { recorded, isStranded } of late.filter(({ isOverdue }) => isOverdue)) {
             tally.overdue += 1;
-            await attempts.make(async () => await dependencies.markOverdue(recorded));
+            overdue.push(recorded);
             if (!isStranded || recorded.capture !== "manual") continue;
             const end = await attempts.make(
               async () => await expirePayment(database, recorded.paymentId),
@@ -129,6 +131,7 @@ export function createSupervisorActivities(
         return late.map(({ recorded }) => recorded.refundId);
       });
       const runsTold = await attempts.make(async () => await tellEnded(dependencies));
+      await markAll(overdue, { attempts, markOverdue: dependencies.markOverdue });
       const { failed, firstFailure } = attempts;
       return {
         relays: relays ?? 0,
@@ -143,6 +146,35 @@ export function createSupervisorActivities(
     },
   };
 }
+
+/**
+ * Last, some at a time and within a budget: a run that nobody works on takes a call's whole time to say nothing, and what
+ * is marked later is only shown later. Each run begins elsewhere, so that none is left out for ever.
+ */
+async function markAll(
+  overdue: readonly RecordedPayment[],
+  {
+    attempts,
+    markOverdue,
+  }: { attempts: Attempts; markOverdue: SupervisionDependencies["markOverdue"] },
+): Promise<void> {
+  const endsAtMs = Date.now() + MARKING_MS_MAX;
+  const inTurn = pLimit(MARKED_AT_A_TIME);
+  const first = Math.floor(Math.random() * overdue.length);
+  await Promise.all(
+    [...overdue.slice(first), ...overdue.slice(0, first)].map(
+      async (payment) =>
+        await inTurn(async () => {
+          if (Date.now() >= endsAtMs) return;
+          await attempts.note(async () => await markOverdue(payment));
+        }),
+    ),
+  );
+}
+
+const MARKED_AT_A_TIME = 8;
+/** Of the minute that a run has; the calls that are under way then end within seconds. */
+const MARKING_MS_MAX = 15_000;
 
 interface Walk {
   readonly count: number;

@@ -15,6 +15,7 @@ export const FIXES: Readonly<Record<ErrorCode, string>> = {
   usage: "see --help",
   account_not_found: "create it: remit account create ID --currency EUR",
   payment_not_found: "look it up: remit payment list",
+  finding_not_found: "look it up: remit reconciliation findings",
   message_not_found: "look it up: remit outbox list",
   insufficient_funds: "fund it (remit pay --from world:EUR --to ID …), then use a new key",
   balance_overflow: "move money out of the account first",
@@ -35,6 +36,7 @@ export const FIXES: Readonly<Record<ErrorCode, string>> = {
   message_not_skippable: "see its state: remit outbox list",
   message_not_republishable:
     "only what is published, and taken by SNS as it is, is sent again: remit outbox retry for the others",
+  finding_not_acknowledgeable: "see what stands: remit reconciliation findings",
   message_skipped: "an operator ended it (remit payment explain ID says why); use a new key to pay",
   already_running: "use the one that runs, or stop it first",
   payment_failed: "read failureCode, mend its cause, then pay with a new key",

@@ -120,6 +120,7 @@ async function payOne(
   });
   const current = await refresh(settings, document);
   if (waitMs !== null && ENDED_WITHOUT_MONEY.has(current.status)) throw paymentFailed(current);
+  if (waitMs !== null && current.status === "pending") throw notEnded(current);
   context.print({ json: current, text: paymentText(current) });
 }
 
@@ -136,6 +137,17 @@ function paymentFailed(document: PaymentDocument): DomainError {
   return new DomainError("payment_failed", `payment ${paymentId} is ${status}${reason}`, {
     details: { ...document },
   });
+}
+
+/** A run can be ended by hand with any word; only what PostgreSQL says is printed as an end. */
+function notEnded(document: PaymentDocument): DomainError {
+  const { paymentId, workflowId } = document;
+  return new DomainError(
+    "wait_timeout",
+    `the run ${workflowId} has ended and payment ${paymentId} is still pending: ` +
+      `the supervisor gives it another run, look with remit payment explain ${paymentId}`,
+    { details: { ...document } },
+  );
 }
 
 async function refresh(settings: Settings, document: PaymentDocument): Promise<PaymentDocument> {

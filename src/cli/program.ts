@@ -1,5 +1,5 @@
-import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
+import { packageVersion } from "../config/version.ts";
 import type { Output } from "../client/run-payments-file.ts";
 import { registerAccount } from "./account.ts";
 import { registerAws } from "./aws.ts";
@@ -15,6 +15,7 @@ import { registerOutbox } from "./outbox.ts";
 import { registerPay } from "./pay.ts";
 import { registerPayment } from "./payment.ts";
 import { reportProblem } from "./problem.ts";
+import { registerReconciliation } from "./reconciliation.ts";
 import { registerRelay } from "./relay.ts";
 import { registerVerify } from "./verify.ts";
 import { registerWorker } from "./worker.ts";
@@ -39,7 +40,7 @@ export async function runCommandLine(
 export function createProgram(): Command {
   const program = new Command("remit")
     .description("Payments that can't be lost or doubled.")
-    .version(versionOfPackage())
+    .version(packageVersion())
     .option("--data-dir <dir>", "the folder of a running stack (.remit)")
     .option("--json", "print data as JSON, and an error as an RFC 9457 document")
     .exitOverride()
@@ -62,13 +63,9 @@ const REGISTERS = [
   registerInbox,
   registerVerify,
   registerDoctor,
+  registerReconciliation,
   registerMigrate,
   registerAws,
   registerConfig,
   registerWorker,
 ];
-
-function versionOfPackage(): string {
-  const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
-  return (JSON.parse(text) as { version: string }).version;
-}

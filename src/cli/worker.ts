@@ -20,7 +20,7 @@ export function registerWorker(program: Command): void {
     .option("--role <roles>", `some of ${ROLES.join(",")}`, parseRoles, [...ROLES])
     .option(
       "--health-port <port>",
-      "answer /livez and /readyz there; 0: any free port (REMIT_HEALTH_PORT)",
+      "answer /livez, /readyz and /metrics there; 0: any free port (REMIT_HEALTH_PORT)",
       integerBetween(0, PORT_MAX),
     )
     .action(async (options: { role: Role[]; healthPort?: number }, command: Command) => {

@@ -15,14 +15,6 @@ export interface Message {
   readonly payload: string;
 }
 
-/** What a message says of itself; believed only where its outbox row was purged. */
-export interface MessageClaim {
-  readonly type: LedgerMessageType;
-  readonly paymentId: string;
-  readonly captureId: string | null;
-  readonly refundId: string | null;
-}
-
 export type LedgerMessageType = "payment.created" | "payment.captured" | "refund.created";
 
 /** A capture or refund under its lock. */
@@ -50,15 +42,11 @@ type AccountRow = Parameters<typeof toAccountState>[0];
 
 /**
  * Claims the message and, if it is new, locks its payment and its capture or refund. Which ones these are, the outbox row
- * of this id says, and not the message, which anybody could have put into the queue; only after that row was purged the
- * message is believed, if its aggregate's events were purged. The inbox row is written as booked; `refuseMessage` changes
- * that in the same transaction. A message whose inbox row was purged is known by its ledger transaction.
+ * of this id says, and never the message, which anybody could have put into the queue: what is still to be booked keeps
+ * its row, so a message without one was decided before or isn't ours. The inbox row is written as booked; `refuseMessage`
+ * changes that in the same transaction. A message whose inbox row was purged is known by its ledger transaction.
  */
-export async function receiveMessage(
-  tx: Tx,
-  message: Message,
-  claim: MessageClaim | null,
-): Promise<ReceivedMessage> {
+export async function receiveMessage(tx: Tx, message: Message): Promise<ReceivedMessage> {
   const [row] = await tx.run<{
     is_new: boolean;
     now: Date;
@@ -84,13 +72,6 @@ export async function receiveMessage(
           FROM remit.outbox o
          WHERE o.id = $1
            AND (o.aggregate_type, o.type) IN (('payment', 'payment.created'), ('payment', 'payment.captured'), ('refund', 'refund.created'))
-        UNION ALL
-        SELECT $4, CASE WHEN $7::uuid IS NULL THEN $5::uuid END, $6, $7
-          FROM remit.outbox_heads h
-         WHERE h.aggregate_type = CASE WHEN $7::uuid IS NULL THEN 'payment' ELSE 'refund' END
-           AND h.aggregate_id = coalesce($7, $5)::text
-           AND h.purged_version > 0
-         LIMIT 1
       ), payment AS MATERIALIZED (
         SELECT p.*
           FROM received
@@ -116,15 +97,7 @@ export async function receiveMessage(
              (SELECT ${ACCOUNT_JSON} FROM payment p JOIN remit.accounts a ON a.id = p.source) AS source,
              (SELECT ${ACCOUNT_JSON} FROM payment p JOIN remit.accounts a ON a.id = p.destination) AS destination`,
     },
-    [
-      message.messageId,
-      message.type,
-      message.payload,
-      claim?.type ?? null,
-      claim?.paymentId ?? null,
-      claim?.captureId ?? null,
-      claim?.refundId ?? null,
-    ],
+    [message.messageId, message.type, message.payload],
   );
   if (row === undefined) throw new Error("receive_message returned no row");
   return {
@@ -169,10 +142,7 @@ interface Standing<Status> {
 }
 
 /** What was decided about a message before, from the inbox or, after its purge, from the ledger. */
-export async function readBooking(
-  tx: Tx,
-  { messageId, paymentId }: { messageId: string; paymentId: string | null },
-): Promise<StandingBooking> {
+export async function readBooking(tx: Tx, messageId: string): Promise<StandingBooking> {
   const [row] = await tx.run<{
     outcome: "booked" | "refused" | null;
     error: string | null;
@@ -189,17 +159,17 @@ export async function readBooking(
                                                                        'status', p.status, 'failureCode', p.failure_code) END AS payment,
                     CASE WHEN r.id IS NOT NULL THEN jsonb_build_object('merchant', p.merchant, 'idempotencyKey', r.idempotency_key,
                                                                        'status', r.status, 'failureCode', r.failure_code) END AS refund
-               FROM (SELECT $1::uuid AS message_id, $2::uuid AS payment_id) m
+               FROM (SELECT $1::uuid AS message_id) m
                LEFT JOIN remit.inbox i ON i.consumer = '${CONSUMER}' AND i.message_id = m.message_id
                LEFT JOIN remit.ledger_transactions t ON t.message_id = m.message_id
                LEFT JOIN remit.outbox o ON o.id = m.message_id AND o.aggregate_type IN ('payment', 'refund')
                LEFT JOIN remit.refunds r
                       ON r.id = coalesce(t.refund_id, CASE o.aggregate_type WHEN 'refund' THEN o.aggregate_id::uuid END)
                LEFT JOIN remit.payments p
-                      ON p.id = coalesce(t.payment_id, r.payment_id, CASE o.aggregate_type WHEN 'payment' THEN o.aggregate_id::uuid END, m.payment_id)
+                      ON p.id = coalesce(t.payment_id, r.payment_id, CASE o.aggregate_type WHEN 'payment' THEN o.aggregate_id::uuid END)
               LIMIT 1`,
     },
-    [messageId, paymentId],
+    [messageId],
   );
   return {
     outcome: row?.outcome ?? "booked",

@@ -161,6 +161,12 @@ function isAfter(left: ClaimCursor, right: ClaimCursor): boolean {
   return left.aggregateId > right.aggregateId;
 }
 
+export interface MarkedRow {
+  readonly messageId: string;
+  /** From its insert to this mark, by PostgreSQL's clock alone. */
+  readonly latencySeconds: number;
+}
+
 /**
  * Marks what the broker accepted, under the lease. Rows that it doesn't return were lost to another claim. No status in
  * the WHERE: it would imply the partial index, and its statistics lie after an empty queue.
@@ -169,8 +175,8 @@ export async function markPublished(
   tx: Tx,
   receipts: readonly { messageId: string; brokerMessageId: string }[],
   leaseToken: string,
-): Promise<string[]> {
-  const rows = await tx.run<{ id: string }>(
+): Promise<MarkedRow[]> {
+  return await tx.run<MarkedRow & Record<string, unknown>>(
     {
       name: "mark_published",
       text: `UPDATE remit.outbox o
@@ -179,7 +185,7 @@ export async function markPublished(
                FROM unnest($1::uuid[], $2::text[]) receipt (id, broker_message_id)
               WHERE o.id = receipt.id
                 AND o.lease_token = $3
-          RETURNING o.id`,
+          RETURNING o.id AS "messageId", extract(epoch FROM o.published_at - o.created_at)::float8 AS "latencySeconds"`,
     },
     [
       receipts.map(({ messageId }) => messageId),
@@ -187,7 +193,6 @@ export async function markPublished(
       leaseToken,
     ],
   );
-  return rows.map(({ id }) => id);
 }
 
 /** Gives rows back that were not sent: the claim doesn't count, so an outage burns nothing. */

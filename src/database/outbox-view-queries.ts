@@ -96,3 +96,33 @@ export async function outboxStatus(database: Database): Promise<OutboxStatus> {
     oldestPendingAgeSeconds: row?.age ?? null,
   };
 }
+
+export interface OutboxProgress {
+  /** Whether the first open event of an aggregate is due for that long and in nobody's hands. */
+  readonly isWaiting: boolean;
+  /** Counts what happens to the outbox's rows: as long as it stays, nobody claims, marks or gives back. */
+  readonly touches: string;
+}
+
+export async function readProgress(
+  tx: Tx,
+  { waitingMs }: { waitingMs: number },
+): Promise<OutboxProgress> {
+  const [row] = await tx.run<{ isWaiting: boolean; touches: string }>(
+    {
+      name: "outbox_progress",
+      text: `SELECT EXISTS (SELECT FROM remit.outbox o
+                             WHERE o.status IN ('PENDING', 'DEAD')
+                               AND o.status = 'PENDING'
+                               AND greatest(o.created_at, o.next_attempt_at) < clock_timestamp() - $1 * interval '1 millisecond'
+                               AND (o.lease_until IS NULL OR o.lease_until < clock_timestamp())
+                               AND NOT EXISTS (SELECT FROM remit.outbox e
+                                                WHERE e.status IN ('PENDING', 'DEAD')
+                                                  AND e.shard = o.shard AND e.aggregate_type = o.aggregate_type AND e.aggregate_id = o.aggregate_id
+                                                  AND e.aggregate_version < o.aggregate_version)) AS "isWaiting",
+                    (SELECT n_tup_upd::text FROM pg_stat_user_tables WHERE relid = 'remit.outbox'::regclass) AS touches`,
+    },
+    [waitingMs],
+  );
+  return row ?? { isWaiting: false, touches: "0" };
+}

@@ -188,3 +188,25 @@ export const operatorActions = remitSchema.table("operator_actions", {
   details: jsonb("details").notNull(),
   createdAt: time("created_at").notNull(),
 });
+
+export const reconciliations = remitSchema.table("reconciliations", {
+  id: uuid("id").primaryKey(),
+  scope: text("scope").notNull(),
+  startedAt: time("started_at").notNull(),
+  finishedAt: time("finished_at").notNull(),
+  ok: boolean("ok").notNull(),
+  pendingBeyondGrace: money("pending_beyond_grace").notNull(),
+  invariants: jsonb("invariants").notNull(),
+});
+
+export const findings = remitSchema.table("findings", {
+  id: uuid("id").primaryKey(),
+  invariant: smallint("invariant").notNull(),
+  what: text("what").notNull(),
+  firstSeenAt: time("first_seen_at").notNull(),
+  lastSeenAt: time("last_seen_at").notNull(),
+  clearedAt: time("cleared_at"),
+  acknowledgedAt: time("acknowledged_at"),
+  acknowledgedBy: text("acknowledged_by"),
+  reason: text("reason"),
+});

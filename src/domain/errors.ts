@@ -18,6 +18,7 @@ export const ERROR_CODES = {
 
   account_not_found: { exit: 3, retryable: false, title: "No such account" },
   payment_not_found: { exit: 3, retryable: false, title: "No such payment" },
+  finding_not_found: { exit: 3, retryable: false, title: "No such finding of a reconciliation" },
   message_not_found: { exit: 3, retryable: false, title: "No such message in the outbox" },
 
   insufficient_funds: { exit: 4, retryable: false, title: "The source has too little available" },
@@ -49,6 +50,11 @@ export const ERROR_CODES = {
     exit: 4,
     retryable: false,
     title: "The message can't be sent again",
+  },
+  finding_not_acknowledgeable: {
+    exit: 4,
+    retryable: false,
+    title: "The finding is over, or was acknowledged before",
   },
   message_skipped: {
     exit: 4,

@@ -139,22 +139,3 @@ function aggregateOf(
 function dataSchemaOf(type: EventType): string {
   return `urn:remit:event:${type}:${EVENT_VERSION}`;
 }
-
-/** Reads the events that the ledger books. Unknown fields pass: a newer writer may add them. */
-export const ledgerMessage = z.discriminatedUnion("type", [
-  z.object({
-    id: z.uuid(),
-    type: z.literal("payment.created"),
-    data: dataSchemas["payment.created"],
-  }),
-  z.object({
-    id: z.uuid(),
-    type: z.literal("payment.captured"),
-    data: dataSchemas["payment.captured"],
-  }),
-  z.object({
-    id: z.uuid(),
-    type: z.literal("refund.created"),
-    data: dataSchemas["refund.created"],
-  }),
-]);

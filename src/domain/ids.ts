@@ -12,6 +12,7 @@ export const workflowIds = {
     `outbox-relay:${fromShard}-${toShard}`,
   supervisor: "supervisor",
   retention: "retention",
+  reconciliation: (scope: "recent" | "full"): string => `reconciliation-${scope}`,
 } as const;
 
 /** The merchant and key of a payment's or refund's workflow; null for another one's id. */
@@ -37,6 +38,8 @@ export function rangeOfWorkflowId(workflowId: string): RelayRange | null {
 export const scheduleIds = {
   supervisor: "remit-supervisor",
   retention: "remit-retention",
+  reconciliationRecent: "remit-reconciliation-recent",
+  reconciliationFull: "remit-reconciliation-full",
 } as const;
 
 export const ACCOUNT_ID_PATTERN = /^[A-Za-z0-9._:-]{1,64}$/;

@@ -1,12 +1,13 @@
 import {
   ChangeMessageVisibilityBatchCommand,
   DeleteMessageCommand,
-  GetQueueAttributesCommand,
   ReceiveMessageCommand,
 } from "@aws-sdk/client-sqs";
 import type { Message, SQSClient } from "@aws-sdk/client-sqs";
 import { parseMessage } from "./envelope.ts";
 import type { IncomingMessage } from "./envelope.ts";
+import { readQueueDepth } from "./queue-depths.ts";
+import type { QueueDepth } from "./queue-depths.ts";
 
 /** A message that the ledger's queue gave up. */
 export interface DeadLetter {
@@ -62,7 +63,7 @@ export function openDeadLetters(sqs: SQSClient, queueUrl: string): DeadLetters {
   const queue = new Queue(sqs, queueUrl);
   return {
     async status() {
-      const { shown, inFlight } = await queue.count();
+      const { visible: shown, inFlight } = await queue.depth();
       const visible = shown + inFlight;
       const sample = visible === 0 ? [] : await queue.receive(SAMPLE_SECONDS);
       const oldest = Math.min(...sample.map(({ sentAt }) => sentAt.getTime()));
@@ -115,17 +116,8 @@ class Queue {
     this.#url = url;
   }
 
-  async count(): Promise<{ shown: number; inFlight: number }> {
-    const { Attributes = {} } = await this.#sqs.send(
-      new GetQueueAttributesCommand({
-        QueueUrl: this.#url,
-        AttributeNames: ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
-      }),
-    );
-    return {
-      shown: Number(Attributes.ApproximateNumberOfMessages ?? 0),
-      inFlight: Number(Attributes.ApproximateNumberOfMessagesNotVisible ?? 0),
-    };
+  async depth(): Promise<QueueDepth> {
+    return await readQueueDepth(this.#sqs, this.#url);
   }
 
   async receive(visibilitySeconds: number): Promise<DeadLetter[]> {

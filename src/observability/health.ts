@@ -3,6 +3,7 @@ import type { Server, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { DomainError } from "../domain/errors.ts";
+import type { MetricsPage } from "./metrics-page.ts";
 
 /** What one check found; `reason` is for a person, holds no secret, and stands there when all is well, too. */
 export interface CheckResult {
@@ -22,6 +23,7 @@ export interface HealthServerOptions {
   readonly port: number;
   /** Asked at each request, so that a process may come to have more of them while it starts. */
   readonly checks: () => readonly HealthCheck[];
+  readonly metrics: MetricsPage;
 }
 
 export interface HealthServer {
@@ -34,7 +36,7 @@ const CHECK_MS_MAX = 2_000;
 
 /**
  * Answers `/livez` (the event loop turns; no dependency is asked, since a restart mends none) and `/readyz` (200 where
- * every check holds, else 503; one entry a check either way).
+ * every check holds, else 503; one entry a check either way) and `/metrics` (for Prometheus, whatever is away).
  *
  * @throws DomainError `usage` where it can't listen there
  */
@@ -44,7 +46,8 @@ export async function startHealthServer(options: HealthServerOptions): Promise<H
     if (request.method !== "GET" && request.method !== "HEAD") answer(response, 405, NOT_ALLOWED);
     else if (path === "/livez") answer(response, 200, { ok: true });
     else if (path === "/readyz") void answerReadiness(response, options.checks());
-    else answer(response, 404, { ok: false, reason: "expected /livez or /readyz" });
+    else if (path === "/metrics") void answerScrape(response, options.metrics);
+    else answer(response, 404, { ok: false, reason: "expected /livez, /readyz or /metrics" });
   });
   await listen(server, options);
   const { address, port, family } = server.address() as AddressInfo;
@@ -88,8 +91,22 @@ async function answerReadiness(
   answer(response, ok ? 200 : 503, { ok, checks: found });
 }
 
+async function answerScrape(
+  response: ServerResponse,
+  { contentType, text }: MetricsPage,
+): Promise<void> {
+  try {
+    const page = await text();
+    response.writeHead(200, { "content-type": contentType, "cache-control": "no-store" });
+    response.end(page);
+  } catch (error) {
+    const name = error instanceof Error ? error.name : "?";
+    answer(response, 500, { ok: false, reason: `the page can't be written: ${name}` });
+  }
+}
+
 /** Never throws and never waits longer than its bound; an error's text stays out, since it may quote an address. */
-async function resultOf({ check }: HealthCheck): Promise<CheckResult> {
+export async function resultOf({ check }: HealthCheck): Promise<CheckResult> {
   const late = new AbortController();
   try {
     return await Promise.race([

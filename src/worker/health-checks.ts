@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "@temporalio/client";
+import type { OutboxProgress } from "../database/outbox-view-queries.ts";
 import type { OutboxListener } from "../database/outbox-wake-up.ts";
 import type { DatabaseProbe } from "../database/database-probe.ts";
 import { DomainError } from "../domain/errors.ts";
@@ -129,18 +130,62 @@ export function brokerCheck(contact: PublisherContact): HealthCheck {
   };
 }
 
-/** Never red: without LISTEN an event is sent a moment later and by no other way. */
+/**
+ * Red where commits woke the relay before and no longer do. Behind a transaction pooler they never can: that is a way to
+ * run, in which an event is sent a moment later, and the reason says so.
+ */
 export function listenerCheck(
   listener: Pick<OutboxListener, "isAlive">,
   { pollIntervalMs }: { pollIntervalMs: number },
 ): HealthCheck {
+  let hasHeard = false;
   return {
     name: "listen",
-    check: () => ({
-      ok: true,
-      reason: listener.isAlive()
-        ? "commits wake the relay"
-        : `polling only: an event may wait ${pollIntervalMs} ms (is a transaction pooler between?)`,
-    }),
+    check: () => {
+      if (listener.isAlive()) {
+        hasHeard = true;
+        return { ok: true, reason: "commits wake the relay" };
+      }
+      const meanwhile = `an event may wait ${pollIntervalMs} ms`;
+      return hasHeard
+        ? { ok: false, reason: `deaf, connecting again: ${meanwhile}` }
+        : { ok: true, reason: `polling only: ${meanwhile} (is a transaction pooler between?)` };
+    },
   };
 }
+
+/** So many polls of a relay that is well are far apart from a claim that merely comes late. */
+const POLLS_WITHOUT_PROGRESS = 15;
+
+/**
+ * Red where events are due for so long and nobody touches the outbox: no relay runs, it hangs, or it is paused. A backlog
+ * that drains is progress, however old its events are.
+ */
+export function progressCheck(
+  look: (input: { waitingMs: number }) => Promise<OutboxProgress>,
+  { pollIntervalMs }: { pollIntervalMs: number },
+): HealthCheck {
+  const waitingMs = POLLS_WITHOUT_PROGRESS * pollIntervalMs;
+  let still: { readonly touches: string; readonly sinceMs: number } | null = null;
+  return keptFor(PROGRESS_KEPT_MS, {
+    name: "progress",
+    check: async () => {
+      const { isWaiting, touches } = await look({ waitingMs });
+      if (!isWaiting) {
+        still = null;
+        return { ok: true, reason: "no event waits" };
+      }
+      if (still?.touches !== touches) still = { touches, sinceMs: Date.now() };
+      const stillMs = Date.now() - still.sinceMs;
+      if (stillMs < waitingMs) return { ok: true, reason: "events wait and are worked on" };
+      const seconds = Math.round((stillMs + waitingMs) / 1_000);
+      return {
+        ok: false,
+        reason: `events wait for ${seconds} s and nobody takes them: remit relay status`,
+      };
+    },
+  });
+}
+
+/** The look reads what is open in the outbox; a prober comes every few seconds. */
+const PROGRESS_KEPT_MS = 2_000;

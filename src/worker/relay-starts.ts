@@ -1,5 +1,5 @@
 import { WorkflowNotFoundError } from "@temporalio/client";
-import type { Client } from "@temporalio/client";
+import type { Client, WorkflowHandle } from "@temporalio/client";
 import { runningRelayIds } from "../client/running-relays.ts";
 import { rangeOfWorkflowId, workflowIds } from "../domain/ids.ts";
 import type { RelayRange } from "../domain/ids.ts";
@@ -10,11 +10,15 @@ import {
   relayStatusQuery,
 } from "../workflows/messages.ts";
 import type { OutboxRelayInput, RelayState } from "../workflows/messages.ts";
-import { WORKFLOW_TASK_TIMEOUT, boundedCalls } from "./temporal-starts.ts";
+import { boundedCalls, endStranger } from "./temporal-calls.ts";
+import { WORKFLOW_TASK_TIMEOUT } from "./temporal-starts.ts";
 
 /** What is asked of Temporal about relays. */
 export interface RelayStarts {
-  /** Starts the range's relay unless it runs; `state` is where it begins, null for running without a bound. */
+  /**
+   * Starts the range's relay unless it runs; `state` is where it begins, null for running without a bound. What occupies
+   * its id and is no relay of ours (another type, a task queue that nobody here serves) is ended and replaced.
+   */
   readonly startRelay: (range: RelayRange, state: RelayState | null) => Promise<void>;
   readonly runningRelays: () => Promise<RelayRange[]>;
   readonly relayState: (range: RelayRange) => Promise<RelayState>;
@@ -27,17 +31,21 @@ export function createRelayStarts(client: Client): RelayStarts {
   return {
     startRelay: async (range, state) => {
       const input: OutboxRelayInput = state === null ? range : { ...range, state };
-      await bounded(
-        async () =>
-          await client.workflow.start(WORKFLOW_TYPES.outboxRelay, {
-            workflowId: workflowIds.outboxRelay(range),
-            taskQueue: TASK_QUEUES.relay,
-            args: [input],
-            workflowIdConflictPolicy: "USE_EXISTING",
-            workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
-            staticSummary: `publishes the outbox, shards ${range.fromShard} to ${range.toShard}`,
-          }),
-      );
+      const place = { type: WORKFLOW_TYPES.outboxRelay, taskQueue: TASK_QUEUES.relay };
+      const start = async (): Promise<WorkflowHandle> =>
+        await bounded(
+          async () =>
+            await client.workflow.start(place.type, {
+              workflowId: workflowIds.outboxRelay(range),
+              taskQueue: place.taskQueue,
+              args: [input],
+              workflowIdConflictPolicy: "USE_EXISTING",
+              workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
+              staticSummary: `publishes the outbox, shards ${range.fromShard} to ${range.toShard}`,
+            }),
+        );
+      const handle = await start();
+      if (await endStranger({ bounded, handle, place })) await start();
     },
     runningRelays: async () => {
       const ids = await bounded(async () => await runningRelayIds(client));

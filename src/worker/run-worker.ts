@@ -1,33 +1,18 @@
 import { Client } from "@temporalio/client";
-import { NativeConnection, Runtime, Worker } from "@temporalio/worker";
-import type { WorkerOptions } from "@temporalio/worker";
-import { guardActivities } from "../activities/activity-failure.ts";
-import { createLedgerActivities } from "../activities/ledger-activities.ts";
-import { createPaymentActivities } from "../activities/payment-activities.ts";
-import { createRetentionActivities } from "../activities/retention.ts";
-import { createRelayActivities } from "../activities/relay-activities.ts";
+import { NativeConnection, Worker } from "@temporalio/worker";
 import { createSupervisorActivities } from "../activities/supervise.ts";
-import type { SupervisorActivities } from "../activities/supervise.ts";
 import type { Settings } from "../config/settings.ts";
 import { createDatabaseProbe } from "../database/database-probe.ts";
 import { createDatabase } from "../database/database.ts";
-import type { Database } from "../database/database.ts";
-import { createOutboxListener, createOutboxNotifier } from "../database/outbox-wake-up.ts";
 import { checkDatabase } from "../database/start-up-checks.ts";
 import { DomainError } from "../domain/errors.ts";
-import { createSnsClient } from "../messaging/aws-clients.ts";
-import { watchContact } from "../messaging/publisher-contact.ts";
-import { createSnsPublisher } from "../messaging/sns-publisher.ts";
 import { startHealthServer } from "../observability/health.ts";
 import { createLogger } from "../observability/logger.ts";
-import type { Logger } from "../observability/logger.ts";
 import { TASK_QUEUES } from "../workflows/messages.ts";
 import {
   WorkerHealth,
-  brokerCheck,
   databaseCheck,
   intakeCheck,
-  listenerCheck,
   pollingCheck,
   temporalCheck,
 } from "./health-checks.ts";
@@ -35,21 +20,22 @@ import { OpenParts } from "./open-parts.ts";
 import type { WorkerEnd } from "./open-parts.ts";
 import { startRelays } from "./relay-ranges.ts";
 import { createRelayStarts } from "./relay-starts.ts";
-import { assertRetention, checkRetention } from "./retention-check.ts";
+import { checkRetention } from "./retention-check.ts";
+import { createActivities } from "./role-activities.ts";
 import { ROLES } from "./roles.ts";
 import type { Role } from "./roles.ts";
 import { startSqsIntake } from "./sqs-intake.ts";
 import { superviseAtBoot } from "./supervise-at-boot.ts";
 import { createTemporalStarts } from "./temporal-starts.ts";
-import type { TemporalStarts } from "./temporal-starts.ts";
 import { temporalLogger } from "./temporal-logger.ts";
+import { installTemporalRuntime } from "./temporal-metrics.ts";
 import { versioningOf } from "./versioning.ts";
+import { WorkerMetrics, databasePart, queuesPart } from "./worker-metrics.ts";
+import type { WorkContext, WorkerParts } from "./work-context.ts";
 import { workflowBundle } from "./workflow-bundle.ts";
 
 /** A dead worker's sticky queue is given up after this long instead of 10 s. */
 const STICKY_TIMEOUT = "1 second";
-/** How fast a pause or a shutdown reaches a window of the relay. */
-const HEARTBEAT_THROTTLE = "1 second";
 
 /**
  * Runs the worker's roles in this process until `signal`: then readiness goes first, the intake second, and the workers
@@ -67,9 +53,11 @@ export async function runWorker(
   const logger = createLogger({ name: "remit-worker", level: logLevel });
   const parts = new OpenParts();
   const health = new WorkerHealth();
+  const measured = new WorkerMetrics();
   const work = async (): Promise<void> => {
-    await answerProbes({ settings, logger, parts, health });
-    const { ended } = await startWork({ settings, roles, logger, parts, health, signal });
+    const context = { settings, roles, logger, parts, health, measured, signal };
+    await answerProbes(context);
+    const { ended } = await startWork(context);
     signal.throwIfAborted();
     health.phase = "running";
     logger.info({ roles }, "worker is ready");
@@ -90,18 +78,9 @@ export async function runWorker(
   return end;
 }
 
-interface WorkContext {
-  readonly settings: Settings;
-  readonly roles: readonly Role[];
-  readonly logger: Logger;
-  readonly parts: OpenParts;
-  readonly health: WorkerHealth;
-  readonly signal: AbortSignal;
-}
-
 /** Resolves when all roles poll; `ended` settles when one of them fails or all have drained. */
 async function startWork(context: WorkContext): Promise<{ ended: Promise<unknown> }> {
-  const { settings, roles, logger, parts, health, signal } = context;
+  const { settings, roles, logger, parts, health, measured, signal } = context;
   const database = parts.add(
     "database pool",
     createDatabase({
@@ -110,9 +89,11 @@ async function startWork(context: WorkContext): Promise<{ ended: Promise<unknown
       applicationName: "remit-worker",
     }),
   );
+  measured.watchPool(database);
   await checkDatabase(database);
   if (roles.includes("ledger")) await checkRetention(settings, logger);
-  Runtime.install({ logger: temporalLogger(logger), shutdownSignals: [] });
+  const isMeasured = settings.worker.healthPort !== null;
+  measured.readTemporalFrom(await installTemporalRuntime(logger, { isMeasured }));
   const connection = parts.add("Temporal connection", await connect(settings));
   const client = new Client({ connection, namespace: settings.temporal.namespace });
   const starts = createTemporalStarts(client);
@@ -129,7 +110,14 @@ async function startWork(context: WorkContext): Promise<{ ended: Promise<unknown
   const ended = runAll(workers, { parts, health });
   if (roles.includes("payments")) superviseAtBoot({ client, supervision, logger, signal });
   if (roles.includes("ledger")) {
-    const intake = startSqsIntake({ settings, database, starts, logger, parts });
+    const intake = startSqsIntake({
+      settings,
+      database,
+      starts,
+      logger,
+      parts,
+      metrics: measured.metrics,
+    });
     health.add(intakeCheck(intake));
   }
   return { ended };
@@ -167,11 +155,14 @@ function whatItDoes(worker: Worker): string {
 }
 
 async function answerProbes({
-  settings: { databaseUrl, worker },
+  settings,
+  roles,
   logger,
   parts,
   health,
-}: Pick<WorkContext, "settings" | "logger" | "parts" | "health">): Promise<void> {
+  measured,
+}: WorkContext): Promise<void> {
+  const { databaseUrl, worker } = settings;
   if (worker.healthPort === null) return;
   const { url } = parts.add(
     "health server",
@@ -179,17 +170,13 @@ async function answerProbes({
       address: worker.healthAddress,
       port: worker.healthPort,
       checks: health.checks,
+      metrics: measured.page(settings, health.checks),
     }),
   );
+  measured.add(databasePart(settings, parts));
+  if (roles.includes("ledger")) measured.add(queuesPart(settings, parts));
   health.add(databaseCheck(parts.add("health connection", createDatabaseProbe(databaseUrl))));
   logger.info({ url }, "health probes are answered");
-}
-
-interface WorkerParts extends WorkContext {
-  readonly database: Database;
-  readonly connection: NativeConnection;
-  readonly starts: TemporalStarts;
-  readonly supervision: SupervisorActivities;
 }
 
 async function createWorkers(context: WorkerParts): Promise<Worker[]> {
@@ -220,66 +207,6 @@ const QUEUES_OF_ROLE: Readonly<Record<Role, readonly string[]>> = {
   relay: [TASK_QUEUES.relay],
   ledger: [TASK_QUEUES.ledger],
 };
-
-/** Made when asked for: a role that doesn't run opens no connection. */
-function createActivities({
-  settings,
-  logger,
-  database,
-  starts,
-  supervision,
-  parts,
-  health,
-}: WorkerParts): Record<Role, () => Partial<WorkerOptions>> {
-  const notifier = createOutboxNotifier(database.pool);
-  const assertQueuesForget = async (): Promise<void> => await assertRetention(settings);
-  const guard = <Activities extends object>(activities: Activities): Activities =>
-    guardActivities(activities, (activity, err) =>
-      logger.warn({ activity, err }, "activity failed"),
-    );
-  return {
-    payments: () => ({
-      activities: guard({ ...createPaymentActivities({ database, notifier }), ...supervision }),
-    }),
-    ledger: () => ({
-      activities: guard({
-        ...createLedgerActivities({ database, notifier, signalDecision: starts.signalDecision }),
-        ...createRetentionActivities({ database, ...settings.worker, assertQueuesForget }),
-      }),
-    }),
-    relay: () => {
-      const sns = createSnsClient(settings.aws, {
-        requestTimeoutMs: settings.worker.sendTimeoutMs,
-      });
-      parts.add("SNS client", { close: async () => await Promise.resolve(sns.destroy()) });
-      const listener = parts.add(
-        "LISTEN connection",
-        createOutboxListener({
-          databaseUrl: settings.databaseUrl,
-          onStateChange: (state) => logger.info(state, "outbox listener"),
-        }),
-      );
-      const { callsInFlightMax } = settings.worker;
-      const { publisher, contact } = watchContact(
-        createSnsPublisher(sns, settings.topicArn, { callsInFlightMax }),
-      );
-      health.add(brokerCheck(contact), listenerCheck(listener, settings.worker));
-      return {
-        maxHeartbeatThrottleInterval: HEARTBEAT_THROTTLE,
-        activities: guard(
-          createRelayActivities({
-            database,
-            publisher,
-            listener,
-            leaseMs: settings.worker.leaseMs,
-            sendTimeoutMs: settings.worker.sendTimeoutMs,
-            pollIntervalMs: settings.worker.pollIntervalMs,
-          }),
-        ),
-      };
-    },
-  };
-}
 
 async function connect({ temporal }: Settings): Promise<NativeConnection> {
   try {

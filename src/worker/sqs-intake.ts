@@ -4,6 +4,7 @@ import { countDelivery } from "../database/ledger-queries.ts";
 import { createSqsClient } from "../messaging/aws-clients.ts";
 import { POLL_SECONDS, createSqsReceiver } from "../messaging/sqs-receiver.ts";
 import type { Logger } from "../observability/logger.ts";
+import type { Metrics } from "../observability/metrics.ts";
 import { startLedgerIntake } from "./ledger-intake.ts";
 import type { Intake, IntakeEvent } from "./ledger-intake.ts";
 import type { OpenParts } from "./open-parts.ts";
@@ -16,12 +17,14 @@ export function startSqsIntake({
   starts,
   logger,
   parts,
+  metrics,
 }: {
   settings: Settings;
   database: Database;
   starts: TemporalStarts;
   logger: Logger;
   parts: OpenParts;
+  metrics: Metrics;
 }): Intake {
   const polling = createSqsClient(settings.aws, { requestTimeoutMs: (POLL_SECONDS + 5) * 1_000 });
   const answering = createSqsClient(settings.aws, { requestTimeoutMs: 5_000 });
@@ -30,13 +33,33 @@ export function startSqsIntake({
   }
   const intake = startLedgerIntake({
     receiver: createSqsReceiver({ polling, answering, queueUrl: settings.ledgerQueueUrl }),
-    startLedgerEntry: starts.startLedgerEntry,
+    startLedgerEntry: countedStarts(metrics, starts.startLedgerEntry),
     countDelivery: async (messageId) => await countDelivery(database, messageId),
     probeTemporal: starts.probe,
-    report: (event) => reportIntake(logger, event),
+    report: (event) => {
+      if (event.kind === "malformed") metrics.deliveries.inc({ result: "malformed" });
+      reportIntake(logger, event);
+    },
   });
   parts.add("ledger intake", { close: intake.stop });
   return intake;
+}
+
+function countedStarts(
+  { deliveries, duplicates }: Metrics,
+  start: TemporalStarts["startLedgerEntry"],
+): TemporalStarts["startLedgerEntry"] {
+  return async (message) => {
+    try {
+      const isNew = await start(message);
+      deliveries.inc({ result: isNew ? "started" : "repeated" });
+      if (!isNew) duplicates.inc({ by: "workflow" });
+      return isNew;
+    } catch (error) {
+      deliveries.inc({ result: "returned" });
+      throw error;
+    }
+  };
 }
 
 function reportIntake(logger: Logger, event: IntakeEvent): void {

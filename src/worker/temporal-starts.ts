@@ -6,6 +6,8 @@ import { keyOfWorkflowId, workflowIds } from "../domain/ids.ts";
 import type { IncomingMessage } from "../messaging/envelope.ts";
 import { SEARCH_KEYS, TASK_QUEUES, WORKFLOW_TYPES, overdueUpdate } from "../workflows/messages.ts";
 import type { LedgerDecision, PaymentInput, RefundInput } from "../workflows/messages.ts";
+import { boundedCalls, endStranger } from "./temporal-calls.ts";
+import type { Bounded, Place } from "./temporal-calls.ts";
 
 /** What the worker asks of Temporal: starts that a second call can't double, and hints. */
 export interface TemporalStarts {
@@ -23,19 +25,10 @@ export interface TemporalStarts {
   readonly longRuns: (input: { olderThanSeconds: number }) => Promise<LongRuns>;
 }
 
-/** A call that takes longer is an outage; there is no deadline by default. */
-const CALL_MS_MAX = 5_000;
 /** Shorter than the default 10 s, so that a worker's kill -9 costs a payment half of that. */
 export const WORKFLOW_TASK_TIMEOUT = "5 seconds";
 /** For a start that nobody waits for: the key is there already, so the time isn't looked at. */
 const ADOPTION_MS = 60_000;
-
-/** Gives each call its deadline. */
-export function boundedCalls(
-  client: Client,
-): <Result>(call: () => Promise<Result>) => Promise<Result> {
-  return async (call) => await client.connection.withDeadline(Date.now() + CALL_MS_MAX, call);
-}
 
 export function createTemporalStarts(client: Client): TemporalStarts {
   const bounded = boundedCalls(client);
@@ -47,8 +40,7 @@ export function createTemporalStarts(client: Client): TemporalStarts {
       await bounded(
         async () => await startLedgerEntry(client, message, "ALLOW_DUPLICATE_FAILED_ONLY"),
       ),
-    startLedgerEntryAgain: async (message) =>
-      await bounded(async () => await startLedgerEntry(client, message, "ALLOW_DUPLICATE")),
+    startLedgerEntryAgain: async (message) => await startAgain(client, bounded, message),
     signalDecision: async (workflowId, decision) => {
       try {
         await bounded(
@@ -63,8 +55,8 @@ export function createTemporalStarts(client: Client): TemporalStarts {
       }
     },
     startPayment: async (payment) => await bounded(async () => await adoptPayment(client, payment)),
-    startRefund: async (refund) => await bounded(async () => await adoptRefund(client, refund)),
-    markOverdue: async (payment) => await bounded(async () => await markOverdue(client, payment)),
+    startRefund: async (refund) => await adoptRefund(client, bounded, refund),
+    markOverdue: async (payment) => await markOverdue(client, bounded, payment),
     longRuns: async (input) => await bounded(async () => await longRuns(client, input)),
   };
 }
@@ -93,6 +85,19 @@ async function startLedgerEntry(
   );
 }
 
+async function startAgain(
+  client: Client,
+  bounded: Bounded,
+  message: IncomingMessage,
+): Promise<boolean> {
+  const start = async (): Promise<boolean> =>
+    await bounded(async () => await startLedgerEntry(client, message, "ALLOW_DUPLICATE"));
+  const place = { type: WORKFLOW_TYPES.ledgerEntry, taskQueue: TASK_QUEUES.ledger };
+  const handle = client.workflow.getHandle(workflowIds.ledgerEntry(message.messageId));
+  if (!(await start())) return false;
+  return (await endStranger({ bounded, handle, place })) ? await start() : true;
+}
+
 /** What the message says of itself, for finding its run only; a refund's subject is the refund. */
 function paymentIdOf(payload: string): string {
   const { data } = JSON.parse(payload) as { data?: { paymentId?: unknown } };
@@ -102,67 +107,91 @@ function paymentIdOf(payload: string): string {
 async function adoptPayment(client: Client, payment: RecordedPayment): Promise<boolean> {
   const { merchant, idempotencyKey, currency, paymentId, capture } = payment;
   const input: PaymentInput = { ...payment, notAfter: adoptionEnd() };
-  const isManual = capture === "manual";
+  const { type, taskQueue } = placeOf({ capture });
   return await startUnlessThere(
     async () =>
-      await client.workflow.start(
-        isManual ? WORKFLOW_TYPES.manualPayment : WORKFLOW_TYPES.payment,
-        {
-          ...ADOPTION,
-          workflowId: workflowIds.payment({ merchant, key: idempotencyKey }),
-          taskQueue: isManual ? TASK_QUEUES.manualPayments : TASK_QUEUES.payments,
-          args: [input],
-          staticSummary: `${payment.amountMinor} ${currency} minor units, ${payment.source} → ${payment.destination} (taken up again)`,
-          typedSearchAttributes: [
-            { key: SEARCH_KEYS.paymentId, value: paymentId },
-            { key: SEARCH_KEYS.merchant, value: merchant },
-            { key: SEARCH_KEYS.currency, value: currency },
-          ],
-        },
-      ),
+      await client.workflow.start(type, {
+        ...ADOPTION,
+        workflowId: workflowIds.payment({ merchant, key: idempotencyKey }),
+        taskQueue,
+        args: [input],
+        staticSummary: `${payment.amountMinor} ${currency} minor units, ${payment.source} → ${payment.destination} (taken up again)`,
+        typedSearchAttributes: [
+          { key: SEARCH_KEYS.paymentId, value: paymentId },
+          { key: SEARCH_KEYS.merchant, value: merchant },
+          { key: SEARCH_KEYS.currency, value: currency },
+        ],
+      }),
   );
+}
+
+function placeOf({ capture }: Pick<RecordedPayment, "capture">): Place {
+  return capture === "manual"
+    ? { type: WORKFLOW_TYPES.manualPayment, taskQueue: TASK_QUEUES.manualPayments }
+    : { type: WORKFLOW_TYPES.payment, taskQueue: TASK_QUEUES.payments };
 }
 
 /** One that is merely slow, or whose worker was killed, doesn't fail so often in a row. */
 const FAILED_TASKS_MAX = 5;
 
 /**
- * A fixed update id: Temporal answers a second call of one run from what it has stored, without a new event. A run whose
- * tasks keep failing can't be marked: it is replaced by one that goes on from PostgreSQL.
+ * A fixed update id: Temporal answers a second call of one run from what it has stored, without a new event. A run that
+ * can't be marked since its tasks keep failing, or since it is none of ours, is replaced by one that goes on from PostgreSQL.
  */
-async function markOverdue(client: Client, payment: RecordedPayment): Promise<void> {
+async function markOverdue(
+  client: Client,
+  bounded: Bounded,
+  payment: RecordedPayment,
+): Promise<void> {
   const { merchant, idempotencyKey: key } = payment;
   const handle = client.workflow.getHandle(workflowIds.payment({ merchant, key }));
   try {
-    await handle.startUpdate(overdueUpdate, { updateId: "overdue", waitForStage: "ACCEPTED" });
+    const overdue = { updateId: "overdue", waitForStage: "ACCEPTED" } as const;
+    await bounded(async () => await handle.startUpdate(overdueUpdate, overdue));
+    return;
   } catch (error) {
     // It has ended in the meantime.
     if (error instanceof WorkflowNotFoundError) return;
-    const { raw } = await handle.describe();
-    const attempt = raw.pendingWorkflowTask?.attempt ?? 0;
-    if (attempt <= FAILED_TASKS_MAX) throw error;
-    await handle.terminate(`its workflow task failed ${attempt} times: replaced by the supervisor`);
-    await adoptPayment(client, payment);
+    if (!(await endStranger({ bounded, handle, place: placeOf(payment) }))) {
+      const { raw } = await bounded(async () => await handle.describe());
+      const attempt = raw.pendingWorkflowTask?.attempt ?? 0;
+      if (attempt <= FAILED_TASKS_MAX) throw error;
+      const reason = `its workflow task failed ${attempt} times: replaced by the supervisor`;
+      await bounded(async () => await handle.terminate(reason));
+    }
   }
+  await bounded(async () => await adoptPayment(client, payment));
 }
 
-async function adoptRefund(client: Client, refund: RecordedRefund): Promise<boolean> {
+/** A late refund is rare enough to be looked at even where something runs under its id. */
+async function adoptRefund(
+  client: Client,
+  bounded: Bounded,
+  refund: RecordedRefund,
+): Promise<boolean> {
   const { merchant, idempotencyKey, paymentId } = refund;
+  const place = { type: WORKFLOW_TYPES.refund, taskQueue: TASK_QUEUES.payments };
+  const workflowId = workflowIds.refund({ merchant, key: idempotencyKey });
   const input: RefundInput = { ...refund, notAfter: adoptionEnd() };
-  return await startUnlessThere(
-    async () =>
-      await client.workflow.start(WORKFLOW_TYPES.refund, {
-        ...ADOPTION,
-        workflowId: workflowIds.refund({ merchant, key: idempotencyKey }),
-        taskQueue: TASK_QUEUES.payments,
-        args: [input],
-        staticSummary: `refund of payment ${paymentId} (taken up again)`,
-        typedSearchAttributes: [
-          { key: SEARCH_KEYS.paymentId, value: paymentId },
-          { key: SEARCH_KEYS.merchant, value: merchant },
-        ],
-      }),
-  );
+  const start = async (): Promise<boolean> =>
+    await startUnlessThere(
+      async () =>
+        await client.workflow.start(place.type, {
+          ...ADOPTION,
+          workflowId,
+          taskQueue: place.taskQueue,
+          args: [input],
+          staticSummary: `refund of payment ${paymentId} (taken up again)`,
+          typedSearchAttributes: [
+            { key: SEARCH_KEYS.paymentId, value: paymentId },
+            { key: SEARCH_KEYS.merchant, value: merchant },
+          ],
+        }),
+    );
+  if (await bounded(start)) return true;
+  const handle = client.workflow.getHandle(workflowId);
+  if (!(await endStranger({ bounded, handle, place }))) return false;
+  return await bounded(start);
 }
 
 const ADOPTION = {

@@ -37,6 +37,13 @@ export const RETENTION: ActivityOptions = {
   retry: { initialInterval: "5 seconds", maximumInterval: "1 minute", maximumAttempts: 5 },
 };
 
+/** A full look takes minutes at millions of payments, hours at hundreds of millions. A failed one is soon followed by the next. */
+export const RECONCILIATION: ActivityOptions = {
+  startToCloseTimeout: "12 hours",
+  heartbeatTimeout: "30 seconds",
+  retry: { initialInterval: "10 seconds", maximumInterval: "5 minutes", maximumAttempts: 5 },
+};
+
 export const SUPERVISION: ActivityOptions = {
   startToCloseTimeout: "60 seconds",
   retry: { initialInterval: "1 second", maximumInterval: "10 seconds", maximumAttempts: 5 },

@@ -35,6 +35,7 @@ export const WORKFLOW_TYPES = {
   ledgerEntry: "ledgerEntry",
   supervisor: "supervisor",
   retention: "retention",
+  reconciliation: "reconciliation",
 } as const;
 
 /** What a request under a key says of itself, whatever it asks for. */

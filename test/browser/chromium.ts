@@ -1,7 +1,6 @@
-import { accessSync, constants } from "node:fs";
-import { delimiter, join } from "node:path";
 import { chromium } from "playwright-core";
 import type { Browser } from "playwright-core";
+import { findExecutable } from "../support/executables.ts";
 
 /** Starts the system's Chromium without a window. */
 export async function launchChromium(): Promise<Browser> {
@@ -15,26 +14,7 @@ export async function launchChromium(): Promise<Browser> {
 
 /** `CHROMIUM_PATH`, else the first of the usual names on PATH. */
 export function findChromium(env: NodeJS.ProcessEnv): string {
-  const named = env["CHROMIUM_PATH"] ?? "";
-  if (named !== "") {
-    if (isExecutable(named)) return named;
-    throw new Error(`CHROMIUM_PATH names no executable file: ${named}`);
-  }
-  const folders = (env["PATH"] ?? "").split(delimiter).filter((folder) => folder !== "");
-  const found = NAMES.flatMap((name) => folders.map((folder) => join(folder, name))).find(
-    isExecutable,
-  );
-  if (found === undefined) throw new Error(MISSING);
-  return found;
-}
-
-function isExecutable(file: string): boolean {
-  try {
-    accessSync(file, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
+  return findExecutable(env, { variable: "CHROMIUM_PATH", names: NAMES, missing: MISSING });
 }
 
 const NAMES = ["chromium", "chromium-browser", "google-chrome"];

@@ -5,6 +5,7 @@ import { verify } from "../../src/database/invariants.ts";
 import type { VerifyReport } from "../../src/database/invariants.ts";
 import { aPayment, cloneDatabase, createdMessage, fundedAccount } from "../support/database.ts";
 import type { TestDatabase } from "../support/database.ts";
+import { brokenOf } from "../support/planted.ts";
 
 /** Each break is planted as the superuser with all triggers off: verify must name it by itself. */
 let database: TestDatabase & { drop(): Promise<void> };
@@ -38,6 +39,10 @@ async function broken(graceSeconds = 60): Promise<VerifyReport["invariants"][num
   const report = await verify(database.app, { graceSeconds });
   const failed = report.invariants.filter(({ ok }) => !ok);
   expect(report.ok).toBe(failed.length === 0);
+  // A look at what is recent finds each of them, too; it may name it otherwise.
+  const scope = { kind: "recent", seconds: 3_600 } as const;
+  const recent = await verify(database.app, { graceSeconds, scope });
+  expect(brokenOf(recent)).toEqual(brokenOf(report));
   return failed;
 }
 

@@ -13,6 +13,7 @@ const MIGRATIONS = [
   "0003_captures_and_refunds",
   "0004_outbox_operations",
   "0005_judged_at_the_end",
+  "0006_reconciliation",
 ];
 const migrated = useDatabase();
 let adminDatabaseUrl: string;

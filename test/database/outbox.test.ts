@@ -183,7 +183,9 @@ describe("markPublished", () => {
     const receipt = [{ messageId: id, brokerMessageId: "late" }];
     expect(await markPublished(database().app, receipt, first.token ?? "")).toEqual([]);
     expect(await row(id)).toMatchObject({ status: "PENDING", broker_message_id: null });
-    expect(await markPublished(database().app, receipt, second.token ?? "")).toEqual([id]);
+    expect(await markPublished(database().app, receipt, second.token ?? "")).toEqual([
+      { messageId: id, latencySeconds: expect.any(Number) as number },
+    ]);
     expect(await row(id)).toMatchObject({
       status: "PUBLISHED",
       broker_message_id: "late",

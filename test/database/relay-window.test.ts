@@ -66,6 +66,7 @@ function startRelay(
       leaseMs: 10_000,
       sendTimeoutMs: 3_000,
       heartbeat: (summary) => summaries.push(summary),
+      report: () => undefined,
       signal: stopping.signal,
       watchOutbox: () => ({
         wait: async (signal) => {

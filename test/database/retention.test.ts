@@ -1,5 +1,6 @@
 import { v7 as uuidv7 } from "uuid";
 import { applyLedgerEntries } from "../../src/activities/apply-ledger-entries.ts";
+import { capturePayment } from "../../src/activities/capture-payment.ts";
 import { purge } from "../../src/activities/retention.ts";
 import type { RetentionDependencies } from "../../src/activities/retention.ts";
 import { recordPayment } from "../../src/activities/record-payment.ts";
@@ -184,8 +185,32 @@ describe("purge", () => {
     });
     expect(await applyLedgerEntries(database().app, refused.created)).toMatchObject({
       outcome: "refused",
-      error: "payment_is_failed",
+      error: "message_unknown",
     });
+  });
+
+  test("a message under a forged id isn't believed where the payment's first events are gone", async () => {
+    const { paymentId } = await paid({ capture: "manual", expiresInSeconds: 86_400 });
+    await publishAll();
+    await age(8);
+    await run();
+    expect(await events(paymentId)).toEqual([]);
+    await capturePayment(database().app, {
+      ...anOperation(paymentId, { amountMinor: "10", currency: null }),
+      final: false,
+    });
+    const captured = await newestMessage(database().admin, { paymentId, type: "payment.captured" });
+    const forgedId = uuidv7();
+    const forged = {
+      ...captured,
+      messageId: forgedId,
+      payload: captured.payload.replaceAll(captured.messageId, forgedId),
+    };
+    expect(await applyLedgerEntries(database().app, forged)).toMatchObject({
+      outcome: "refused",
+      error: "message_unknown",
+    });
+    expect(await applyLedgerEntries(database().app, captured)).toMatchObject({ outcome: "booked" });
   });
 
   test("an inbox that would forget before the queues do isn't purged", async () => {

@@ -17,12 +17,18 @@ const database = useDatabase();
 /** Temporal as the supervisor asks it, with what it was asked. */
 function supervisorOf(
   runs: LongRuns = { payments: [], refunds: [] },
-  isBroken: (paymentId: string) => boolean = () => false,
+  {
+    isBroken = () => false,
+    isAway = false,
+  }: { isBroken?: (id: string) => boolean; isAway?: boolean } = {},
 ) {
   const started: string[] = [];
   const told: [string, LedgerDecision][] = [];
   const overdue: string[] = [];
-  const start = async (id: string): Promise<boolean> => await Promise.resolve(started.push(id) > 0);
+  const start = async (id: string): Promise<boolean> => {
+    if (isAway) throw new Error("Temporal is away");
+    return await Promise.resolve(started.push(id) > 0);
+  };
   const { startMissing } = createSupervisorActivities({
     database: database().app,
     startRelays: async () => await Promise.resolve(1),
@@ -107,7 +113,9 @@ describe("startMissing", () => {
 
   test("one run that can't be helped is counted, and stops the look at nobody else", async () => {
     const [broken, other] = [await made("automatic", 1), await made("automatic", 1)];
-    const { startMissing, started, overdue } = supervisorOf(undefined, (id) => id === broken);
+    const { startMissing, started, overdue } = supervisorOf(undefined, {
+      isBroken: (id) => id === broken,
+    });
     const summary = await startMissing();
     expect(summary).toMatchObject({ failed: 1, firstFailure: `the run of ${broken} is broken` });
     expect(started).toEqual(expect.arrayContaining([broken, other]));
@@ -116,8 +124,25 @@ describe("startMissing", () => {
 
   test("Temporal away altogether is no matter of single payments: it fails as a whole", async () => {
     for (let count = 0; count < 12; count += 1) await made("automatic", 1);
-    const { startMissing } = supervisorOf(undefined, () => true);
-    await expect(startMissing()).rejects.toThrow("is broken");
+    const { startMissing } = supervisorOf(undefined, { isAway: true });
+    await expect(startMissing()).rejects.toThrow("Temporal is away");
+  });
+
+  test("runs that can't be marked, however many, end no look at anything else", async () => {
+    const ids: string[] = [];
+    for (let count = 0; count < 12; count += 1) ids.push(await made("automatic", 1));
+    const ended = aPayment({ amountMinor: "1" });
+    await recordPayment(database().app, ended);
+    const message = await createdMessage(database().admin, ended.paymentId);
+    await applyLedgerEntries(database().app, message);
+    const { merchant, idempotencyKey: key } = ended;
+    const { startMissing, started } = supervisorOf(
+      { payments: [{ merchant, key }], refunds: [] },
+      { isBroken: () => true },
+    );
+    const { failed, overdue, runsTold } = await startMissing();
+    expect({ failed, runsTold }).toEqual({ failed: overdue, runsTold: 1 });
+    expect(started).toEqual(expect.arrayContaining(ids));
   });
 
   test("an authorization whose run didn't end it at its time is ended by the supervisor", async () => {

@@ -1,7 +1,4 @@
-import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { resolve } from "node:path";
-import { tmpdir } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
 import { SendMessageCommand } from "@aws-sdk/client-sqs";
 import type { SQSClient } from "@aws-sdk/client-sqs";
@@ -14,11 +11,12 @@ import type { DeadLetters } from "../../src/messaging/dead-letters.ts";
 import { createdMessage, expectInvariants } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { aRequest, openFundedAccounts, useFlow } from "../support/flow.ts";
+import { endOfRemit, startRemit } from "../support/remit-command.ts";
+import type { Ran } from "../support/remit-command.ts";
 import { startStrictBroker } from "../support/strict-broker.ts";
 
 /** The commands as an operator runs them, each a process, on a whole Remit. */
 const flow = useFlow();
-const MAIN = resolve("src/cli/main.ts");
 const REASON = ["--reason", "ledger database is back"];
 let sqs: SQSClient;
 let letters: DeadLetters;
@@ -36,42 +34,12 @@ afterAll(() => {
   sqs.destroy();
 });
 
-interface Ran {
-  readonly exit: number | null;
-  readonly out: string;
-  readonly err: string;
-}
-
 function start(words: readonly string[], env: Record<string, string> = {}): ChildProcess {
-  const { database, aws, topicArn, ledgerQueueUrl, ledgerDlqUrl } = flow();
-  return spawn(process.execPath, [MAIN, "dlq", ...words], {
-    cwd: tmpdir(),
-    env: {
-      PATH: process.env["PATH"] ?? "",
-      HOME: tmpdir(),
-      DATABASE_URL: database.url,
-      AWS_ENDPOINT_URL: aws.endpointUrl ?? "",
-      AWS_REGION: aws.region,
-      AWS_ACCESS_KEY_ID: "local",
-      AWS_SECRET_ACCESS_KEY: "local",
-      REMIT_TOPIC_ARN: topicArn,
-      REMIT_LEDGER_QUEUE_URL: ledgerQueueUrl,
-      REMIT_LEDGER_DLQ_URL: ledgerDlqUrl,
-      ...env,
-    },
-  });
-}
-
-async function ended(child: ChildProcess): Promise<Ran> {
-  let [out, err] = ["", ""];
-  child.stdout?.on("data", (text) => (out += String(text)));
-  child.stderr?.on("data", (text) => (err += String(text)));
-  const exit = await new Promise<number | null>((done) => child.once("close", done));
-  return { exit, out, err };
+  return startRemit(flow(), ["dlq", ...words], env);
 }
 
 async function remit(words: readonly string[], env: Record<string, string> = {}): Promise<Ran> {
-  return await ended(start(words, env));
+  return await endOfRemit(start(words, env));
 }
 
 /** Runs with --json and answers its one document. */
@@ -217,7 +185,7 @@ describe("redrive", () => {
     const { messageId, payload, paymentId } = await settledEvent();
     await bury(...Array.from({ length: 12 }, () => payload));
     const child = start(["redrive", "--all", "--rate", "2", ...REASON, "--json"]);
-    const ending = ended(child);
+    const ending = endOfRemit(child);
     await eventually(async () => expect(await deliveriesOf(messageId)).toBeGreaterThan(2), {
       timeoutMs: 20_000,
     });

@@ -1,3 +1,4 @@
+import { workflowIds } from "../../src/domain/ids.ts";
 import { eventually } from "../support/eventually.ts";
 import { aRequest, openFundedAccounts, useFlow } from "../support/flow.ts";
 import { plugInto } from "../support/plug.ts";
@@ -26,6 +27,7 @@ beforeAll(async () => {
     DATABASE_URL: database.href,
     TEMPORAL_ADDRESS: `127.0.0.1:${plugs["temporal"].port}`,
     AWS_ENDPOINT_URL: `http://127.0.0.1:${plugs["broker"].port}`,
+    REMIT_POLL_INTERVAL_MS: "200",
   });
   firstAnswer = await worker.probe("/readyz");
   await ready(worker);
@@ -65,6 +67,7 @@ describe("the probes of a worker", () => {
       temporal: "Temporal answers",
       broker: "no send failed",
       listen: "commits wake the relay",
+      progress: "no event waits",
       workers: expect.stringContaining("relay: RUNNING") as string,
       intake: "reads the ledger's queue",
     });
@@ -80,6 +83,7 @@ describe("the probes of a worker", () => {
     async (name, outage, reason) => {
       await plugs[name]?.[outage]();
       await red(name, reason);
+      if (name === "database") await red("listen", /^deaf, connecting again/);
       expect(await worker.probe("/livez")).toMatchObject({ status: 200, ok: true });
       await plugs[name]?.mend();
       await ready(worker);
@@ -96,6 +100,20 @@ describe("the probes of a worker", () => {
     await ready(worker);
     const end = await flow().payments.waitForEnd(receipt, { timeoutMs: 30_000 });
     expect(end.status).toBe("settled");
+  });
+
+  test("say that the relay makes no progress, and are green again when it does", async () => {
+    const relay = flow().client.workflow.getHandle(
+      workflowIds.outboxRelay({ fromShard: 0, toShard: 63 }),
+    );
+    await relay.executeUpdate("pause", { args: [{ reason: "to see who notices" }] });
+    const receipt = await flow().payments.pay(aRequest());
+    await red("progress", /^events wait for \d+ s and nobody takes them: remit relay status$/);
+    await relay.executeUpdate("resume", { args: [] });
+    await ready(worker);
+    expect(await flow().payments.waitForEnd(receipt, { timeoutMs: 30_000 })).toMatchObject({
+      status: "settled",
+    });
   });
 
   test("turn red before the drain starts and stay alive until the end", async () => {
@@ -126,7 +144,7 @@ describe("one process a role", () => {
     expect(end.status).toBe("settled");
     const all = ["database", "phase", "temporal", "workers"];
     expect(await names(payments)).toEqual(all);
-    expect(await names(relay)).toEqual([...all, "broker", "listen"].toSorted());
+    expect(await names(relay)).toEqual([...all, "broker", "listen", "progress"].toSorted());
     expect(await names(ledger)).toEqual([...all, "intake"].toSorted());
   });
 });

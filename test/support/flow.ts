@@ -25,6 +25,8 @@ export interface Flow extends Topology {
   readonly client: Client;
   readonly payments: PaymentClient;
   readonly aws: AwsTarget;
+  /** What a process needs to work with it. */
+  readonly env: Readonly<Record<string, string>>;
   /** Starts a worker process for all roles and waits until it polls. */
   startWorker(env?: Record<string, string>): Promise<ChildProcess>;
   /** Ends a worker as the kernel would: nothing of it runs any more when this resolves. */
@@ -95,27 +97,28 @@ async function createFlow(): Promise<Flow & { end(): Promise<void> }> {
     worker.kill(signal);
     await exited;
   };
+  const env = {
+    DATABASE_URL: database.url,
+    TEMPORAL_ADDRESS: services.REMIT_TEST_TEMPORAL_ADDRESS,
+    TEMPORAL_NAMESPACE: name,
+    AWS_ENDPOINT_URL: aws.endpointUrl,
+    AWS_REGION: aws.region,
+    AWS_ACCESS_KEY_ID: "local",
+    AWS_SECRET_ACCESS_KEY: "local",
+    REMIT_TOPIC_ARN: topology.topicArn,
+    REMIT_LEDGER_QUEUE_URL: topology.ledgerQueueUrl,
+    REMIT_LEDGER_DLQ_URL: topology.ledgerDlqUrl,
+  };
   return {
     ...topology,
     database,
     client,
+    env,
     payments: createPaymentClient({ client, uiUrl: null }),
     aws,
     kill,
-    startWorker: async (env = {}) => {
-      const worker = await startWorker(dir, {
-        DATABASE_URL: database.url,
-        TEMPORAL_ADDRESS: services.REMIT_TEST_TEMPORAL_ADDRESS,
-        TEMPORAL_NAMESPACE: name,
-        AWS_ENDPOINT_URL: aws.endpointUrl,
-        AWS_REGION: aws.region,
-        AWS_ACCESS_KEY_ID: "local",
-        AWS_SECRET_ACCESS_KEY: "local",
-        REMIT_TOPIC_ARN: topology.topicArn,
-        REMIT_LEDGER_QUEUE_URL: topology.ledgerQueueUrl,
-        REMIT_LEDGER_DLQ_URL: topology.ledgerDlqUrl,
-        ...env,
-      });
+    startWorker: async (overrides = {}) => {
+      const worker = await startWorker(dir, { ...env, ...overrides });
       workers.add(worker);
       return worker;
     },

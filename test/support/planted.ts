@@ -15,10 +15,21 @@ export async function verifyPlanted(
     await client.query("BEGIN");
     await client.query("SET LOCAL session_replication_role = replica");
     await client.query(sql);
-    return await verify({ ...app, pool: poolOf(client) }, { graceSeconds: 60 });
+    const planted = { ...app, pool: poolOf(client) };
+    const report = await verify(planted, { graceSeconds: 60 });
+    const scope = { kind: "recent", seconds: 3_600 } as const;
+    const recent = await verify(planted, { graceSeconds: 60, scope });
+    const [seen, all] = [brokenOf(recent), brokenOf(report)];
+    expect([seen.length > 0, all]).toEqual([all.length > 0, expect.arrayContaining(seen)]);
+    return report;
   } finally {
     await client.end();
   }
+}
+
+/** The numbers of the invariants that don't hold. */
+export function brokenOf({ invariants }: VerifyReport): number[] {
+  return invariants.filter(({ ok }) => !ok).map(({ number }) => number);
 }
 
 /** A pool of this one connection, whose transaction goes on: what `verify` opens and ends is left out. */

@@ -14,6 +14,10 @@ export interface WorkerProcess {
   /** Exit code, or the signal that ended it. */
   readonly ended: Promise<number | NodeJS.Signals | null>;
   probe(path: "/livez" | "/readyz"): Promise<Probe>;
+  /** Where probes and scrapes are answered. */
+  readonly url: () => string;
+  /** The page of `/metrics`. */
+  scrape(): Promise<string>;
 }
 
 export interface Probe {
@@ -89,18 +93,25 @@ function spawnWorker(
   const ended = new Promise<number | NodeJS.Signals | null>((settle) => {
     child.once("close", (code, signal) => settle(code ?? signal));
   });
+  const url = (): string => {
+    const found = /"url":"(http:[^"]+)"/.exec(text)?.[1];
+    if (found === undefined || child.exitCode !== null) {
+      throw new Error(`no probes are answered:\n${text}`);
+    }
+    return found;
+  };
+  const get = async (path: string): Promise<Response> =>
+    await fetch(`${url()}${path}`, { signal: AbortSignal.timeout(5_000) });
   return {
     child,
     log: () => text,
     ended,
+    url,
     probe: async (path) => {
-      const url = /"url":"(http:[^"]+)"/.exec(text)?.[1];
-      if (url === undefined || child.exitCode !== null) {
-        throw new Error(`no probes are answered:\n${text}`);
-      }
-      const response = await fetch(`${url}${path}`, { signal: AbortSignal.timeout(5_000) });
+      const response = await get(path);
       return { status: response.status, ...readReport(await response.json()) };
     },
+    scrape: async () => await (await get("/metrics")).text(),
   };
 }
 

@@ -190,35 +190,43 @@ describe("docs/deploy.md", () => {
   });
 
   test("has a Deployment that runs a command that exists and is probed where the image answers", () => {
-    const [deployment] = blocks("yaml").map(
-      (text) =>
-        parse(text) as {
-          spec: {
-            template: {
-              spec: {
-                terminationGracePeriodSeconds: number;
-                containers: {
-                  args: string[];
-                  env: { name: string; value: string }[];
-                  ports: { containerPort: number }[];
-                }[];
+    const deployment = blocks("yaml")
+      .map(
+        (text) =>
+          parse(text) as {
+            kind?: string;
+            spec: {
+              template: {
+                metadata: { annotations: Record<string, string> };
+                spec: {
+                  terminationGracePeriodSeconds: number;
+                  containers: {
+                    args: string[];
+                    env: { name: string; value: string }[];
+                    ports: { containerPort: number }[];
+                  }[];
+                };
               };
             };
-          };
-        },
-    );
+          },
+      )
+      .find(({ kind }) => kind === "Deployment");
     const pod = deployment?.spec.template.spec;
     const container = pod?.containers[0];
     const grace = container?.env.find(({ name }) => name === "REMIT_SHUTDOWN_GRACE_MS");
     expect(misnamed(container?.args ?? [])).toBeNull();
     expect(container?.ports[0]?.containerPort).toBe(8080);
+    expect(deployment?.spec.template.metadata.annotations).toMatchObject({
+      "prometheus.io/path": "/metrics",
+      "prometheus.io/port": "8080",
+    });
     expect(Number(grace?.value)).toBeLessThan((pod?.terminationGracePeriodSeconds ?? 0) * 1_000);
   });
 
   test.each([
     ["remit aws setup", ["topics", "queues"]],
     ["role `relay`", ["sns-publisher"]],
-    ["role `ledger`", ["sqs-receiver"]],
+    ["role `ledger`", ["sqs-receiver", "queue-depths", "queue-retention"]],
   ])("allows %s what its code calls, and nothing else", (title, files) => {
     const called = files.flatMap((file) => actionsOf(read(`src/messaging/${file}.ts`)));
     const section = page.slice(page.search(new RegExp(`^For .*${title}.*:$`, "m")));
