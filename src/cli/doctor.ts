@@ -2,15 +2,11 @@ import { Option } from "commander";
 import type { Command } from "commander";
 import { toProblem } from "../client/problem.ts";
 import { inspectEnvironmentSettings } from "../config/process-settings.ts";
-import type { SettingsView } from "../config/inspect-settings.ts";
 import { DomainError, ERROR_CODES } from "../domain/errors.ts";
 import { contextOf } from "./context.ts";
-import { runGroup } from "./doctor-check.ts";
-import type { CheckGroup, CheckResult } from "./doctor-check.ts";
-import { brokerGroup } from "./doctor-broker.ts";
-import { databaseGroup } from "./doctor-database.ts";
-import { settingsGroup } from "./doctor-settings.ts";
-import { temporalGroup } from "./doctor-temporal.ts";
+import type { CheckResult } from "./doctor/check.ts";
+import { examine } from "./doctor/examine.ts";
+import type { DoctorReport } from "./doctor/examine.ts";
 import { addCommand } from "./options.ts";
 
 /** `remit doctor`: the whole installation, and what to do about each thing that isn't right. */
@@ -37,49 +33,6 @@ export function registerDoctor(program: Command): void {
 }
 
 const LEFT_BEHIND_MS = 500;
-
-export interface DoctorReport {
-  /** No check failed; warnings don't count. */
-  readonly ok: boolean;
-  readonly checks: readonly CheckResult[];
-}
-
-export interface ExamineOptions {
-  readonly isProbed?: boolean;
-  /** This machine's clock, as ms since the epoch. */
-  readonly now?: () => number;
-}
-
-/** Runs every check, all dependencies at the same time; what is away takes none of the others with it. */
-export async function examine(
-  view: SettingsView,
-  { isProbed = false, now = Date.now }: ExamineOptions = {},
-): Promise<DoctorReport> {
-  const { settings } = view;
-  const results = await Promise.all([
-    runGroup(settingsGroup({ view, nodeVersion: process.versions.node })),
-    runGroup(databaseGroup(settings, { now })),
-    runGroup(temporalGroup(settings, { now })),
-    runGroup(brokerGroup(settings, { now, isProbed })),
-  ]);
-  const checks = results.flat();
-  return { ok: checks.every(({ status }) => status !== "fail"), checks };
-}
-
-/** Each check and what it is about, in the order in which they are reported. */
-export function allChecks(): { name: string; about: string }[] {
-  const linesOf = <Context>({ reach, checks }: CheckGroup<Context>): (typeof reach)[] => [
-    { name: reach.name, about: reach.about },
-    ...checks.map(({ name, about }) => ({ name, about })),
-  ];
-  const view = { settings: null, problems: [], shown: [], unread: [] };
-  return [
-    ...linesOf(settingsGroup({ view, nodeVersion: "" })),
-    ...linesOf(databaseGroup(null, { now: Date.now })),
-    ...linesOf(temporalGroup(null, { now: Date.now })),
-    ...linesOf(brokerGroup(null, { now: Date.now, isProbed: true })),
-  ];
-}
 
 function failedChecks({ checks }: DoctorReport): DomainError {
   const failed = checks.filter(({ status }) => status === "fail").map(({ name }) => name);

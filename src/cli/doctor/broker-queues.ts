@@ -1,12 +1,12 @@
-import { DomainError } from "../domain/errors.ts";
-import { assertInboxOutlivesQueues } from "../messaging/queue-retention.ts";
-import type { Queue } from "../messaging/queues.ts";
-import { VISIBILITY_SECONDS } from "../messaging/sqs-receiver.ts";
-import { letsTopicSend } from "../messaging/queue-policy.ts";
-import { whyUnknown } from "./doctor-broker.ts";
-import type { BrokerContext } from "./doctor-broker.ts";
-import { fail, notJudged, ok, warn } from "./doctor-check.ts";
-import type { Check, Finding } from "./doctor-check.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { assertInboxOutlivesQueues } from "../../messaging/queue-retention.ts";
+import type { Queue } from "../../messaging/queues.ts";
+import { VISIBILITY_SECONDS } from "../../messaging/sqs-receiver.ts";
+import { letsTopicSend } from "../../messaging/queue-policy.ts";
+import { whyUnknown } from "./broker-context.ts";
+import type { BrokerContext } from "./broker-context.ts";
+import { fail, notJudged, ok, warn } from "./check.ts";
+import type { Check, Finding } from "./check.ts";
 
 /** Fewer, and an outage of a minute fills the dead-letter queue; more, and a poisonous message goes round for days. */
 const RECEIVES_LEAST = 5;

@@ -1,7 +1,7 @@
-import { readClock } from "../database/doctor-queries.ts";
-import type { DoctorSession } from "../database/doctor-queries.ts";
-import { fail, ok, warn } from "./doctor-check.ts";
-import type { Finding } from "./doctor-check.ts";
+import { readClock } from "../../database/doctor-queries.ts";
+import type { DoctorSession } from "../../database/doctor-queries.ts";
+import { fail, ok, warn } from "./check.ts";
+import type { Finding } from "./check.ts";
 
 /** A request is refused 10 s after the time that its client wrote into it: at half of that, payments are at risk. */
 const SKEW_MS_MAX = 5_000;

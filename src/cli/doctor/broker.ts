@@ -1,29 +1,18 @@
-import type { SNSClient } from "@aws-sdk/client-sns";
-import type { SQSClient } from "@aws-sdk/client-sqs";
-import type { Settings } from "../config/settings.ts";
-import { DomainError } from "../domain/errors.ts";
-import { awsError } from "../messaging/aws-error.ts";
-import { createSnsClient, createSqsClient } from "../messaging/aws-clients.ts";
-import { watchServerTime } from "../messaging/server-time.ts";
-import type { ServerTime } from "../messaging/server-time.ts";
-import { readTopologyFacts } from "../messaging/topology-facts.ts";
-import type { Look, TopologyFacts } from "../messaging/topology-facts.ts";
-import { judgeSkew } from "./doctor-clock.ts";
-import { QUEUE_CHECKS } from "./doctor-broker-queues.ts";
-import { probeCheck } from "./doctor-broker-probe.ts";
-import { SUBSCRIPTION_CHECKS } from "./doctor-broker-subscription.ts";
-import { fail, notJudged, ok } from "./doctor-check.ts";
-import type { Check, CheckGroup, Finding } from "./doctor-check.ts";
-
-export interface BrokerContext {
-  readonly settings: Settings;
-  readonly sns: SNSClient;
-  readonly sqs: SQSClient;
-  readonly facts: TopologyFacts;
-  readonly serverTime: () => ServerTime | null;
-  /** The command that mends topic, queues and subscription, where they have the names that it gives. */
-  readonly setup: string;
-}
+import type { Settings } from "../../config/settings.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { awsError } from "../../messaging/aws-error.ts";
+import { createSnsClient, createSqsClient } from "../../messaging/aws-clients.ts";
+import { watchServerTime } from "../../messaging/server-time.ts";
+import { readTopologyFacts } from "../../messaging/topology-facts.ts";
+import type { Look } from "../../messaging/topology-facts.ts";
+import { setupFor, whyUnknown } from "./broker-context.ts";
+import type { BrokerContext } from "./broker-context.ts";
+import { judgeSkew } from "./clock.ts";
+import { QUEUE_CHECKS } from "./broker-queues.ts";
+import { probeCheck } from "./broker-probe.ts";
+import { SUBSCRIPTION_CHECKS } from "./broker-subscription.ts";
+import { fail, notJudged, ok } from "./check.ts";
+import type { Check, CheckGroup, Finding } from "./check.ts";
 
 const CALL_MS_MAX = 5_000;
 
@@ -124,14 +113,6 @@ function explain(error: unknown, settings: Settings | null): Finding {
   );
 }
 
-/** What stands in the way of a judgement about a part; null where it was found. */
-export function whyUnknown(look: Look<unknown>, name: string): Finding | null {
-  if (look.kind === "found") return null;
-  if (look.kind === "missing") return notJudged(`see ${name}`);
-  const { name: error = "unknown" } = look.error as { name?: string };
-  return notJudged(`AWS refuses the look (${error}): grant what docs/doctor.md lists`);
-}
-
 function judgeThere(
   look: Look<unknown>,
   { what, setting, setup }: { what: string; setting: string; setup: string },
@@ -141,12 +122,4 @@ function judgeThere(
     return fail(`${what || setting} does not exist`, `${setup}, or mend ${setting}`);
   }
   return whyUnknown(look, setting) ?? ok(what);
-}
-
-/** `remit aws setup` finds its own by their names. */
-function setupFor({ topicArn, ledgerQueueUrl }: Settings): string {
-  const [, prefix, fifo] = /([^:]+)-events(\.fifo)?$/.exec(topicArn) ?? [];
-  const [, ofQueue] = /([^/]+)-ledger(?:\.fifo)?$/.exec(ledgerQueueUrl) ?? [];
-  const name = prefix ?? ofQueue ?? "remit";
-  return `remit aws setup --prefix ${name}${fifo === undefined ? "" : " --fifo"}`;
 }

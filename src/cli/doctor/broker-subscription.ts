@@ -1,9 +1,9 @@
-import { LEDGER_FILTER, isSameAttribute } from "../messaging/topology.ts";
-import type { Subscription } from "../messaging/topics.ts";
-import { whyUnknown } from "./doctor-broker.ts";
-import type { BrokerContext } from "./doctor-broker.ts";
-import { fail, ok, warn } from "./doctor-check.ts";
-import type { Check, Finding } from "./doctor-check.ts";
+import { LEDGER_FILTER, isSameAttribute } from "../../messaging/topology.ts";
+import type { Subscription } from "../../messaging/topics.ts";
+import { whyUnknown } from "./broker-context.ts";
+import type { BrokerContext } from "./broker-context.ts";
+import { fail, ok, warn } from "./check.ts";
+import type { Check, Finding } from "./check.ts";
 
 /** What leads from the topic to the ledger's queue. */
 export const SUBSCRIPTION_CHECKS: readonly Check<BrokerContext>[] = [

@@ -1,20 +1,20 @@
-import type { Settings } from "../config/settings.ts";
-import { DatabaseError } from "../database/database-error.ts";
-import { SESSION_TIMEOUTS } from "../database/database.ts";
+import type { Settings } from "../../config/settings.ts";
+import { DatabaseError } from "../../database/database-error.ts";
+import { SESSION_TIMEOUTS } from "../../database/database.ts";
 import {
   openDoctorSession,
   readServerSettings,
   readWhereWeAre,
-} from "../database/doctor-queries.ts";
-import type { DoctorSession, WhereWeAre } from "../database/doctor-queries.ts";
-import { migrationStatus } from "../database/migrate.ts";
-import { DomainError } from "../domain/errors.ts";
-import { judgeClock } from "./doctor-clock.ts";
-import { LOAD_CHECKS } from "./doctor-database-load.ts";
-import { RIGHTS_CHECKS } from "./doctor-database-rights.ts";
-import { SESSION_CHECKS } from "./doctor-database-session.ts";
-import { fail, notJudged, ok } from "./doctor-check.ts";
-import type { Check, CheckGroup, Finding } from "./doctor-check.ts";
+} from "../../database/doctor-queries.ts";
+import type { DoctorSession, WhereWeAre } from "../../database/doctor-queries.ts";
+import { migrationStatus } from "../../database/migrate.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { judgeClock } from "./clock.ts";
+import { LOAD_CHECKS } from "./database-load.ts";
+import { RIGHTS_CHECKS } from "./database-rights.ts";
+import { SESSION_CHECKS } from "./database-session.ts";
+import { fail, notJudged, ok } from "./check.ts";
+import type { Check, CheckGroup, Finding } from "./check.ts";
 
 export interface DatabaseContext {
   readonly settings: Settings;

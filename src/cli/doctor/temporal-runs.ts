@@ -1,12 +1,12 @@
 import type { Client } from "@temporalio/client";
-import { workflowIds } from "../domain/ids.ts";
-import { TASK_QUEUES } from "../workflows/messages.ts";
-import { shardRanges } from "../worker/relay-ranges.ts";
-import { judgeSkew } from "./doctor-clock.ts";
-import type { TemporalContext } from "./doctor-temporal.ts";
-import { fail, notJudged, ok, warn } from "./doctor-check.ts";
-import type { Check, Finding } from "./doctor-check.ts";
-import { relayStatuses, relayText } from "./relay.ts";
+import { workflowIds } from "../../domain/ids.ts";
+import { TASK_QUEUES } from "../../workflows/messages.ts";
+import { shardRanges } from "../../worker/relay-ranges.ts";
+import { judgeSkew } from "./clock.ts";
+import type { TemporalContext } from "./temporal.ts";
+import { fail, notJudged, ok, warn } from "./check.ts";
+import type { Check, Finding } from "./check.ts";
+import { relayStatuses, relayText } from "../relay.ts";
 
 /** A poll lasts a minute, and Temporal lists one that died for five: what was silent for longer than a poll is dead. */
 const POLL_AGE_MS_MAX = 90_000;

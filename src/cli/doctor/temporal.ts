@@ -1,13 +1,13 @@
 import { ScheduleNotFoundError, isGrpcServiceError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
-import { connectTemporal } from "../client/temporal-connection.ts";
-import type { Settings } from "../config/settings.ts";
-import { DomainError } from "../domain/errors.ts";
-import { scheduleIds } from "../domain/ids.ts";
-import { SEARCH_ATTRIBUTES } from "../domain/search-attributes.ts";
-import { RUN_CHECKS } from "./doctor-temporal-runs.ts";
-import { fail, notJudged, ok, warn } from "./doctor-check.ts";
-import type { Check, CheckGroup, Finding } from "./doctor-check.ts";
+import { connectTemporal } from "../../client/temporal-connection.ts";
+import type { Settings } from "../../config/settings.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { scheduleIds } from "../../domain/ids.ts";
+import { SEARCH_ATTRIBUTES } from "../../domain/search-attributes.ts";
+import { RUN_CHECKS } from "./temporal-runs.ts";
+import { fail, notJudged, ok, warn } from "./check.ts";
+import type { Check, CheckGroup, Finding } from "./check.ts";
 
 export interface TemporalContext {
   readonly settings: Settings;

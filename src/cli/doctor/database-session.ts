@@ -5,12 +5,12 @@ import {
   openDoctorSession,
   readBackendPid,
   readBackendPidSlowly,
-} from "../database/doctor-queries.ts";
-import type { DoctorSession } from "../database/doctor-queries.ts";
-import { SESSION_TIMEOUTS } from "../database/database.ts";
-import type { DatabaseContext } from "./doctor-database.ts";
-import { fail, ok, warn } from "./doctor-check.ts";
-import type { Check, Finding } from "./doctor-check.ts";
+} from "../../database/doctor-queries.ts";
+import type { DoctorSession } from "../../database/doctor-queries.ts";
+import { SESSION_TIMEOUTS } from "../../database/database.ts";
+import type { DatabaseContext } from "./database.ts";
+import { fail, ok, warn } from "./check.ts";
+import type { Check, Finding } from "./check.ts";
 
 /** So many hold a process of the server each, for so long; one of them takes ours where we have none of our own. */
 const NEIGHBOURS = 3;

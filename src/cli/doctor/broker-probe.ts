@@ -1,8 +1,8 @@
 import { PublishCommand } from "@aws-sdk/client-sns";
 import { v7 as uuidv7 } from "uuid";
-import type { BrokerContext } from "./doctor-broker.ts";
-import { ok } from "./doctor-check.ts";
-import type { Check } from "./doctor-check.ts";
+import type { BrokerContext } from "./broker-context.ts";
+import { ok } from "./check.ts";
+import type { Check } from "./check.ts";
 
 /** No filter of ours lets it through, and the ledger would refuse it: no event of ours has its id. */
 const PROBE_TYPE = "remit.probe";

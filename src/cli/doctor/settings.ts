@@ -1,8 +1,8 @@
-import type { SettingsView } from "../config/inspect-settings.ts";
-import type { WorkerSettings } from "../config/worker-settings.ts";
-import { POLL_SECONDS } from "../messaging/sqs-receiver.ts";
-import { fail, ok, warn } from "./doctor-check.ts";
-import type { Check, CheckGroup, Finding } from "./doctor-check.ts";
+import type { SettingsView } from "../../config/inspect-settings.ts";
+import type { WorkerSettings } from "../../config/worker-settings.ts";
+import { POLL_SECONDS } from "../../messaging/sqs-receiver.ts";
+import { fail, ok, warn } from "./check.ts";
+import type { Check, CheckGroup, Finding } from "./check.ts";
 
 /** What can be said without asking anybody: the settings among themselves, and this Node. */
 export interface SettingsContext {

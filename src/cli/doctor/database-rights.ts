@@ -3,11 +3,11 @@ import {
   disabledGuards,
   forbiddenRights,
   readRole,
-} from "../database/doctor-queries.ts";
-import type { RoleAttributes } from "../database/doctor-queries.ts";
-import type { DatabaseContext } from "./doctor-database.ts";
-import { fail, ok } from "./doctor-check.ts";
-import type { Check, Finding } from "./doctor-check.ts";
+} from "../../database/doctor-queries.ts";
+import type { RoleAttributes } from "../../database/doctor-queries.ts";
+import type { DatabaseContext } from "./database.ts";
+import { fail, ok } from "./check.ts";
+import type { Check, Finding } from "./check.ts";
 
 /** More than so many are counted. */
 const EXAMPLES_MAX = 3;

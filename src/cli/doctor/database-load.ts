@@ -1,8 +1,8 @@
-import { readConnectionUse, readHolders, readVacuumState } from "../database/doctor-queries.ts";
-import type { ConnectionUse, Holder } from "../database/doctor-queries.ts";
-import type { DatabaseContext } from "./doctor-database.ts";
-import { fail, ok, warn } from "./doctor-check.ts";
-import type { Check, Finding } from "./doctor-check.ts";
+import { readConnectionUse, readHolders, readVacuumState } from "../../database/doctor-queries.ts";
+import type { ConnectionUse, Holder } from "../../database/doctor-queries.ts";
+import type { DatabaseContext } from "./database.ts";
+import { fail, ok, warn } from "./check.ts";
+import type { Check, Finding } from "./check.ts";
 
 /** Beside its pool a process has one connection for its probes and one for LISTEN. */
 const CONNECTIONS_BESIDE_POOL = 2;
