@@ -4,7 +4,7 @@ import { toProblem } from "../client/problem.ts";
 import { inspectEnvironmentSettings } from "../config/process-settings.ts";
 import { DomainError, ERROR_CODES } from "../domain/errors.ts";
 import { contextOf } from "./context.ts";
-import type { CheckResult } from "./doctor/check.ts";
+import type { CheckResult, CheckStatus } from "./doctor/check.ts";
 import { examine } from "./doctor/examine.ts";
 import type { DoctorReport } from "./doctor/examine.ts";
 import { addCommand } from "./options.ts";
@@ -42,17 +42,29 @@ function failedChecks({ checks }: DoctorReport): DomainError {
   );
 }
 
-const MARKS = { ok: "ok  ", warn: "WARN", fail: "FAIL" } as const;
+const MARKS = { ok: "ok  ", warn: "WARN", fail: "FAIL", unknown: "?   " } as const;
 
+/** One line a check; of those that one cause hides only the first, and how many they are. */
 function reportText({ checks }: DoctorReport): string {
   const width = Math.max(...checks.map(({ name }) => name.length));
-  const lines = checks.flatMap(({ name, status, found, fix }) => [
-    `${MARKS[status]}  ${name.padEnd(width)}  ${found}`,
-    ...(fix === null ? [] : [`${" ".repeat(width + MARKS.ok.length + 4)}fix: ${fix}`]),
-  ]);
-  const count = (wanted: CheckResult["status"]): number =>
+  const lines = checks.flatMap(({ name, status, found, fix }, index) => {
+    const isSame = (other: CheckResult): boolean =>
+      other.status === "unknown" && other.found === found;
+    if (status === "unknown" && checks.findIndex(isSame) < index) return [];
+    const others = checks.filter(isSame).length - 1;
+    const more = others > 0 ? ` (and ${others} more)` : "";
+    return [
+      `${MARKS[status]}  ${name.padEnd(width)}  ${found}${more}`,
+      ...(fix === null ? [] : [`${" ".repeat(width + MARKS.ok.length + 4)}fix: ${fix}`]),
+    ];
+  });
+  return [...lines, summary(checks)].join("\n");
+}
+
+function summary(checks: readonly CheckResult[]): string {
+  const count = (wanted: CheckStatus): number =>
     checks.filter(({ status }) => status === wanted).length;
-  return [...lines, `${count("ok")} ok, ${count("warn")} warnings, ${count("fail")} failed`].join(
-    "\n",
-  );
+  const unknown = count("unknown");
+  const hidden = unknown === 0 ? "" : `, ${unknown} not judged`;
+  return `${count("ok")} ok, ${count("warn")} to look at, ${count("fail")} failed${hidden}`;
 }

@@ -40,9 +40,16 @@ export async function openDoctorSession(url: string): Promise<DoctorSession> {
     }
   };
   await asOurs(async () => await client.connect());
+  // The checks ask at the same time, and a session answers one question after the other.
+  let previous: Promise<unknown> = Promise.resolve();
+  const inTurn = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+    const mine = previous.then(async () => await asOurs(work));
+    previous = mine.catch(() => undefined);
+    return await mine;
+  };
   return {
     run: async <Row extends QueryResultRow>(text: string, values: readonly unknown[] = []) =>
-      (await asOurs(async () => await client.query<Row>(text, [...values]))).rows,
+      (await inTurn(async () => await client.query<Row>(text, [...values]))).rows,
     hears: async (channel, timeoutMs) =>
       await new Promise<boolean>((settle) => {
         const timer = setTimeout(() => settle(false), timeoutMs);

@@ -39,16 +39,6 @@ export const SUBSCRIPTION_CHECKS: readonly Check<BrokerContext>[] = [
           : warn("wrapped by SNS: larger, and read all the same", context.setup),
       ),
   },
-  {
-    name: "broker.subscription_dlq",
-    about: "what SNS can't deliver is kept: a dead-letter queue of the subscription (a wish)",
-    judge: (context) =>
-      ofSubscription(context, ({ attributes }) =>
-        (attributes["RedrivePolicy"] ?? "") === ""
-          ? ok("none: the supervisor books what SNS could not deliver")
-          : ok("there is one"),
-      ),
-  },
 ];
 
 function judgeFilter({ attributes }: Subscription, setup: string): Finding {

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 
-export type CheckStatus = "ok" | "warn" | "fail";
+/** `unknown`: nobody could look. */
+export type CheckStatus = "ok" | "warn" | "fail" | "unknown";
 
 /** What a check found, in words without secrets, and what mends it where it isn't as it should be. */
 export interface Finding {
@@ -32,8 +33,8 @@ export interface CheckGroup<Context> {
   readonly explain: (error: unknown) => Finding;
 }
 
-/** Longer than any single call of a check may take by its own deadline; so nothing that hangs holds the others. */
-const CHECK_MS_MAX = 8_000;
+/** For a group as a whole: what hangs holds neither the others nor the person who waits. */
+const GROUP_MS_MAX = 8_000;
 const CLOSE_MS_MAX = 1_000;
 
 export function ok(found: string): Finding {
@@ -50,28 +51,42 @@ export function fail(found: string, fix: string): Finding {
 
 /** Nobody could look: that isn't "ok", and what is in the way fails by itself. */
 export function notJudged(reason: string): Finding {
-  return { status: "warn", found: `not judged: ${reason}`, fix: null };
+  return { status: "unknown", found: `not judged: ${reason}`, fix: null };
 }
 
-/** Opens, judges everything at the same time, and closes; one result a check, whatever fails. */
+/** Opens, judges everything at the same time, and closes; one result a check, whatever fails or hangs. */
 export async function runGroup<Context>(group: CheckGroup<Context>): Promise<CheckResult[]> {
   const { reach, checks } = group;
-  let opened: Awaited<ReturnType<CheckGroup<Context>["open"]>>;
+  const late = delay(GROUP_MS_MAX, LATE, { ref: false });
+  const opening = group.open();
+  let opened: Awaited<typeof opening> | typeof LATE;
   try {
-    opened = await inTime(group.open());
+    opened = await Promise.race([opening, late]);
   } catch (error) {
-    const finding = error instanceof TooLateError ? tooLate(reach.name) : group.explain(error);
-    const others = checks.map(({ name }) => ({ name, ...notJudged(`see ${reach.name}`) }));
-    return [{ name: reach.name, ...finding }, ...others];
+    return unreached(group, group.explain(error));
   }
+  if (opened === LATE) return unreached(group, tooLate());
   const { context, found, close } = opened;
   const results = await Promise.all(
-    checks.map(async (check) => ({ name: check.name, ...(await judge(group, check, context)) })),
+    checks.map(async (check) => ({
+      name: check.name,
+      ...(await Promise.race([judge(group, check, context), late.then(tooLate)])),
+    })),
   );
   await Promise.race([close(), delay(CLOSE_MS_MAX, undefined, { ref: false })]).catch(
     () => undefined,
   );
   return [{ name: reach.name, ...ok(found) }, ...results];
+}
+
+const LATE = Symbol("late");
+
+function unreached<Context>(
+  { reach, checks }: CheckGroup<Context>,
+  finding: Finding,
+): CheckResult[] {
+  const others = checks.map(({ name }) => ({ name, ...notJudged(`see ${reach.name}`) }));
+  return [{ name: reach.name, ...finding }, ...others];
 }
 
 async function judge<Context>(
@@ -80,30 +95,15 @@ async function judge<Context>(
   context: Context,
 ): Promise<Finding> {
   try {
-    return await inTime((async () => await check.judge(context))());
+    return await check.judge(context);
   } catch (error) {
-    return error instanceof TooLateError ? tooLate(check.name) : explain(error);
+    return explain(error);
   }
 }
 
-class TooLateError extends Error {}
-
-function tooLate(name: string): Finding {
+function tooLate(): Finding {
   return fail(
-    `no answer within ${CHECK_MS_MAX / 1_000} s`,
-    `see what stands between here and there: a firewall, a frozen server (${name})`,
+    `no answer within ${GROUP_MS_MAX / 1_000} s`,
+    "see whether the server is frozen (kill -CONT), or a firewall swallows what is sent",
   );
-}
-
-async function inTime<Result>(work: Promise<Result>): Promise<Result> {
-  const stop = new AbortController();
-  const late = async (): Promise<never> => {
-    await delay(CHECK_MS_MAX, undefined, { signal: stop.signal, ref: false });
-    throw new TooLateError();
-  };
-  try {
-    return await Promise.race([work, late()]);
-  } finally {
-    stop.abort();
-  }
 }

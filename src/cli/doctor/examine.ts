@@ -7,7 +7,7 @@ import { settingsGroup } from "./settings.ts";
 import { temporalGroup } from "./temporal.ts";
 
 export interface DoctorReport {
-  /** No check failed; warnings don't count. */
+  /** No check failed; warnings and what could not be judged don't count. */
   readonly ok: boolean;
   readonly checks: readonly CheckResult[];
 }

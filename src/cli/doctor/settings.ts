@@ -42,18 +42,6 @@ const CHECKS: readonly Check<SettingsContext>[] = [
     judge: ({ view }) => judgeShutdown(view.settings?.worker),
   },
   {
-    name: "settings.health",
-    about: "something answers the probes of whoever runs the worker",
-    judge: ({ view }) => {
-      const port = view.settings?.worker.healthPort ?? null;
-      return port === null
-        ? ok(
-            "REMIT_HEALTH_PORT is not set: a worker answers no probes unless --health-port says so",
-          )
-        : ok(`/livez and /readyz at port ${port}`);
-    },
-  },
-  {
     name: "settings.node",
     about: `Node ${NODE_LEAST.join(".")} or newer runs it`,
     judge: ({ nodeVersion }) => judgeNode(nodeVersion),
@@ -71,7 +59,7 @@ export function settingsGroup(context: SettingsContext): CheckGroup<SettingsCont
     open: async () => {
       const { problems, settings } = context.view;
       if (problems.length > 0) throw new Error(problems.join("; "));
-      const found = `read from the ${settings?.stackPath ?? settings?.source}`;
+      const found = `read from ${settings?.stackPath ?? "the environment"}`;
       return await Promise.resolve({ context, found, close: async () => await Promise.resolve() });
     },
     explain: (error) =>
@@ -86,7 +74,7 @@ function judgePool(worker: WorkerSettings | undefined): Finding {
   if (worker === undefined) return ok("no settings");
   const { databasePoolMax, relayRanges } = worker;
   const least = CONNECTIONS_A_RELAY * relayRanges + CONNECTIONS_BESIDE_RELAYS;
-  const found = `${databasePoolMax} connections for ${relayRanges} relays`;
+  const found = `${databasePoolMax} connections, REMIT_RELAY_SHARDS=${relayRanges}`;
   if (databasePoolMax >= least) return ok(found);
   return warn(
     `${found}, where ${least} are busy at the same time`,
