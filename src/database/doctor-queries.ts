@@ -65,20 +65,27 @@ export async function openDoctorSession(url: string): Promise<DoctorSession> {
   };
 }
 
-/** The server's settings as they hold in this session, numbers in their base unit. */
+export interface ServerSetting {
+  /** As it holds in this session, numbers in their base unit. */
+  readonly value: string;
+  /** PostgreSQL's word for where it comes from: `default`, `configuration file`, `database`, `user`, `client`… */
+  readonly source: string;
+}
+
 export async function readServerSettings(
   { run }: DoctorSession,
   names: readonly string[],
-): Promise<Readonly<Record<string, string>>> {
-  const rows = await run<{ name: string; setting: string }>(
-    `SELECT name, setting
+): Promise<Readonly<Record<string, ServerSetting>>> {
+  const rows = await run<{ name: string; value: string; source: string }>(
+    `SELECT name, setting AS value, source
        FROM pg_settings
       WHERE name = ANY ($1::text[])`,
     [names],
   );
-  return Object.fromEntries(rows.map(({ name, setting }) => [name, setting]));
+  return Object.fromEntries(rows.map(({ name, value, source }) => [name, { value, source }]));
 }
 
+/** The names as they stand in SQL, with quotation marks where they need them. */
 export interface WhereWeAre {
   readonly role: string;
   readonly database: string;
@@ -87,8 +94,8 @@ export interface WhereWeAre {
 
 export async function readWhereWeAre({ run }: DoctorSession): Promise<WhereWeAre> {
   const [row] = await run<{ role: string; database: string; isStandby: boolean }>(
-    `SELECT current_user AS role,
-            current_database() AS database,
+    `SELECT quote_ident(current_user) AS role,
+            quote_ident(current_database()) AS database,
             pg_is_in_recovery() AS "isStandby"`,
   );
   if (row === undefined) throw new Error("a query without a table returned no row");
@@ -157,6 +164,8 @@ export interface RightsDifference {
   /** Table, column or function, with the privilege: `accounts.posted UPDATE`. */
   readonly extra: readonly string[];
   readonly missing: readonly string[];
+  /** Roles beside remit_app that this one belongs to. */
+  readonly otherMemberships: readonly string[];
 }
 
 /** Compares what this role may do in the schema with what the migrations give to remit_app, privilege by privilege. */
@@ -189,47 +198,77 @@ export async function compareRights({ run }: DoctorSession): Promise<RightsDiffe
       WHERE mine <> app
       ORDER BY what`,
   );
+  const memberships = await run<{ name: string }>(
+    `SELECT quote_ident(g.rolname) AS name
+       FROM pg_auth_members m
+       JOIN pg_roles g ON g.oid = m.roleid
+       JOIN pg_roles r ON r.oid = m.member
+      WHERE r.rolname = current_user AND g.rolname <> 'remit_app'
+      ORDER BY g.rolname`,
+  );
   const of = (mine: boolean): string[] =>
     rows.filter((row) => row.mine === mine).map(({ what }) => what);
-  return { extra: of(true), missing: of(false) };
+  return {
+    extra: of(true),
+    missing: of(false),
+    otherMemberships: memberships.map(({ name }) => name),
+  };
 }
 
-/** What nobody but the owner may ever do, of what this role may do: someone has granted it to remit_app itself. */
-export async function forbiddenRights({ run }: DoctorSession): Promise<string[]> {
-  const rows = await run<{ what: string }>(
-    `SELECT format('%s.%s %s', c.relname, a.attname, p.privilege) AS what
-       FROM (VALUES ('accounts', 'posted', 'UPDATE'), ('accounts', 'held', 'UPDATE'), ('accounts', 'version', 'UPDATE'),
-                    ('ledger_entries', 'amount', 'UPDATE'), ('ledger_transactions', 'payment_id', 'UPDATE'),
-                    ('payments', 'amount', 'UPDATE'), ('outbox', 'payload', 'UPDATE')) p (relation, attribute, privilege)
+/** What isn't as it should be, and the statements that mend it. */
+export interface Defect {
+  readonly what: string;
+  readonly fix: string;
+}
+
+/**
+ * What nobody but the owner may ever do, of what remit_app may do: someone has granted it to remit_app or to PUBLIC. A
+ * right on a whole table takes those on its columns with it when it is revoked, so these are given back.
+ */
+export async function forbiddenRights({ run }: DoctorSession): Promise<Defect[]> {
+  return await run<Defect & QueryResultRow>(
+    `SELECT format('%s.%s UPDATE', c.relname, a.attname) AS what,
+            CASE WHEN has_table_privilege('remit_app', c.oid, 'UPDATE')
+                 THEN concat(format('REVOKE UPDATE ON remit.%I FROM remit_app, PUBLIC', c.relname),
+                             (SELECT format('; GRANT UPDATE (%s) ON remit.%I TO remit_app', string_agg(quote_ident(k.attname), ', ' ORDER BY k.attnum), c.relname)
+                                FROM pg_attribute k
+                               CROSS JOIN aclexplode(k.attacl) g
+                               WHERE k.attrelid = c.oid AND g.grantee = 'remit_app'::regrole AND g.privilege_type = 'UPDATE'
+                              HAVING count(*) > 0))
+                 ELSE format('REVOKE UPDATE (%I) ON remit.%I FROM remit_app, PUBLIC', a.attname, c.relname)
+             END AS fix
+       FROM (VALUES ('accounts', 'posted'), ('accounts', 'held'), ('accounts', 'version'), ('ledger_entries', 'amount'),
+                    ('ledger_transactions', 'payment_id'), ('payments', 'amount'), ('outbox', 'payload')) p (relation, attribute)
        JOIN pg_class c ON c.relname = p.relation AND c.relnamespace = 'remit'::regnamespace
        JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = p.attribute
-      WHERE has_column_privilege(c.oid, a.attnum, p.privilege)
+      WHERE has_column_privilege('remit_app', c.oid, a.attnum, 'UPDATE')
       UNION ALL
-     SELECT format('%s DELETE', c.relname)
+     SELECT format('%s DELETE', c.relname),
+            format('REVOKE DELETE ON remit.%I FROM remit_app, PUBLIC', c.relname)
        FROM pg_class c
       WHERE c.relnamespace = 'remit'::regnamespace
         AND c.relname IN ('accounts', 'payments', 'ledger_entries', 'ledger_transactions', 'idempotency_keys', 'operator_actions')
-        AND has_table_privilege(c.oid, 'DELETE')
+        AND has_table_privilege('remit_app', c.oid, 'DELETE')
       ORDER BY 1`,
   );
-  return rows.map(({ what }) => what);
 }
 
 /** Triggers that don't fire and indexes that don't hold: what the database should refuse would pass. */
-export async function disabledGuards({ run }: DoctorSession): Promise<string[]> {
-  const rows = await run<{ what: string }>(
-    `SELECT DISTINCT format('trigger %s of %s is disabled', CASE WHEN t.tgisinternal THEN 'of a foreign key' ELSE t.tgname END, c.relname) AS what
+export async function disabledGuards({ run }: DoctorSession): Promise<Defect[]> {
+  return await run<Defect & QueryResultRow>(
+    `SELECT format('trigger %s of %s is disabled', t.tgname, c.relname) AS what,
+            format('ALTER TABLE remit.%I ENABLE TRIGGER %I', c.relname, t.tgname) AS fix
        FROM pg_trigger t
        JOIN pg_class c ON c.oid = t.tgrelid
       WHERE c.relnamespace = 'remit'::regnamespace AND t.tgenabled IN ('D', 'R')
       UNION ALL
-     SELECT format('index %s is invalid', x.relname)
+     SELECT format('index %s is invalid', x.relname),
+            format('REINDEX INDEX remit.%I', x.relname)
        FROM pg_index i
        JOIN pg_class x ON x.oid = i.indexrelid
       WHERE x.relnamespace = 'remit'::regnamespace AND NOT i.indisvalid
       ORDER BY 1`,
   );
-  return rows.map(({ what }) => what);
 }
 
 export interface ConnectionUse {

@@ -1,6 +1,7 @@
 import { readConnectionUse, readHolders, readVacuumState } from "../../database/doctor-queries.ts";
 import type { ConnectionUse, Holder } from "../../database/doctor-queries.ts";
-import type { DatabaseContext } from "./database.ts";
+import type { DatabaseContext, ServerSettings } from "./database.ts";
+import { settingFix } from "./setting-fix.ts";
 import { fail, ok, warn } from "./check.ts";
 import type { Check, Finding } from "./check.ts";
 
@@ -23,11 +24,13 @@ export const LOAD_CHECKS: readonly Check<DatabaseContext>[] = [
   {
     name: "database.autovacuum",
     about: "autovacuum runs, on all tables, and no wrap-around is near",
-    judge: async ({ session, server }) => {
-      const off = ["autovacuum", "track_counts"].filter((name) => server[name] !== "on");
+    judge: async ({ session, server, where }) => {
+      const off = ["autovacuum", "track_counts"].filter((name) => server[name]?.value !== "on");
       if (off.length > 0) {
-        const statements = off.map((name) => `ALTER SYSTEM SET ${name} = on`);
-        return fail(`${off.join(", ")} off`, `${statements.join("; ")}; SELECT pg_reload_conf()`);
+        const fixes = off.map((name) =>
+          settingFix({ name, to: "on", source: server[name]?.source ?? "" }, where),
+        );
+        return fail(`${off.join(", ")} off`, fixes.join("; "));
       }
       const { excluded, frozenAge } = await readVacuumState(session);
       if (excluded.length > 0) {
@@ -50,16 +53,16 @@ export const LOAD_CHECKS: readonly Check<DatabaseContext>[] = [
   },
 ];
 
-export function judgeConnections(
+function judgeConnections(
   { used, ours, listeners, roleLimit, databaseLimit }: ConnectionUse,
-  server: Readonly<Record<string, string>>,
+  server: ServerSettings,
   poolMax: number,
 ): Finding {
   const reserved =
-    Number(server["superuser_reserved_connections"] ?? 0) +
-    Number(server["reserved_connections"] ?? 0);
+    Number(server["superuser_reserved_connections"]?.value ?? 0) +
+    Number(server["reserved_connections"]?.value ?? 0);
   const limits = [roleLimit, databaseLimit].filter((limit) => limit >= 0);
-  const room = Math.min(Number(server["max_connections"]) - reserved, ...limits);
+  const room = Math.min(Number(server["max_connections"]?.value) - reserved, ...limits);
   const others = used - ours;
   const each = poolMax + CONNECTIONS_BESIDE_POOL;
   const processes = Math.max(1, listeners);
@@ -74,7 +77,7 @@ export function judgeConnections(
   return ok(found);
 }
 
-export function judgeHolders(holders: readonly Holder[]): Finding {
+function judgeHolders(holders: readonly Holder[]): Finding {
   const slots = holders.filter(({ kind }) => kind === "replication slot");
   const open = holders.filter(({ ageSeconds }) => (ageSeconds ?? 0) > OPEN_SECONDS_NOTABLE);
   const worst = open.toSorted((a, b) => (b.ageSeconds ?? 0) - (a.ageSeconds ?? 0))[0];

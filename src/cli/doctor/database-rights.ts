@@ -4,8 +4,9 @@ import {
   forbiddenRights,
   readRole,
 } from "../../database/doctor-queries.ts";
-import type { RoleAttributes } from "../../database/doctor-queries.ts";
+import type { Defect, RightsDifference, RoleAttributes } from "../../database/doctor-queries.ts";
 import type { DatabaseContext } from "./database.ts";
+import { settingFix } from "./setting-fix.ts";
 import { fail, ok } from "./check.ts";
 import type { Check, Finding } from "./check.ts";
 
@@ -26,66 +27,90 @@ export const RIGHTS_CHECKS: readonly Check<DatabaseContext>[] = [
       const forbidden = await forbiddenRights(session);
       if (forbidden.length > 0) {
         return fail(
-          `${where.role} may do what no application may: ${some(forbidden)}`,
-          `REVOKE it from ${where.role} and remit_app; connect as a role that is a member of remit_app only`,
+          `remit_app may do what no application may: ${whats(forbidden)}`,
+          mend(forbidden),
         );
       }
-      const { extra, missing } = await compareRights(session);
-      if (missing.length > 0) {
-        return fail(`${where.role} may not: ${some(missing)}`, `GRANT remit_app TO ${where.role}`);
-      }
-      if (extra.length > 0) {
-        return fail(
-          `${where.role} may more than remit_app: ${some(extra)}`,
-          `REVOKE it from ${where.role}`,
-        );
-      }
-      return ok(`${where.role} may what remit_app may`);
+      return judgeDifference(await compareRights(session), where.role);
     },
   },
   {
     name: "database.guards",
     about: "every trigger fires and every index holds",
     judge: async ({ session, server, where }) => {
-      if (server["session_replication_role"] !== "origin") {
+      const mode = server["session_replication_role"];
+      if (mode !== undefined && mode.value !== "origin") {
         return fail(
-          `session_replication_role is ${server["session_replication_role"]}: no trigger fires`,
-          `ALTER ROLE ${where.role} RESET session_replication_role (also on the database)`,
+          `session_replication_role is ${mode.value}: no trigger fires`,
+          settingFix(
+            { name: "session_replication_role", to: "origin", source: mode.source },
+            where,
+          ),
         );
       }
       const disabled = await disabledGuards(session);
       if (disabled.length === 0) return ok("all triggers are enabled, all indexes valid");
-      return fail(
-        some(disabled),
-        "as the owner: ALTER TABLE remit.… ENABLE TRIGGER ALL; REINDEX INDEX; then remit verify",
-      );
+      return fail(whats(disabled), `${mend(disabled)}; then remit verify`);
     },
   },
 ];
 
 function judgeRole(role: RoleAttributes | null, name: string): Finding {
   if (role === null) {
+    return fail("the roles remit_owner and remit_app are missing", "remit migrate up");
+  }
+  if (role.isSuperuser) {
     return fail(
-      "the roles remit_owner and remit_app are missing",
-      "deploy/roles.sql, then remit migrate up",
+      `${name} is a superuser: no guard holds against it`,
+      "name a role of the application's own in DATABASE_URL; deploy/roles.sql makes one",
     );
   }
-  const more = [
-    role.isSuperuser ? "a superuser" : "",
-    role.isOwner && !role.isSuperuser ? "a member of remit_owner" : "",
-    role.bypassesRowSecurity && !role.isSuperuser ? "BYPASSRLS" : "",
-    role.mayCreateRoles && !role.isSuperuser ? "CREATEROLE" : "",
-    role.mayReplicate && !role.isSuperuser ? "REPLICATION" : "",
+  if (role.isOwner) {
+    return fail(
+      `${name} is a member of remit_owner: no guard holds against it`,
+      `REVOKE remit_owner FROM ${name}`,
+    );
+  }
+  const attributes = [
+    role.bypassesRowSecurity ? "BYPASSRLS" : "",
+    role.mayCreateRoles ? "CREATEROLE" : "",
+    role.mayReplicate ? "REPLICATION" : "",
   ].filter((what) => what !== "");
-  if (more.length > 0) {
+  if (attributes.length > 0) {
     return fail(
-      `${name} is ${more.join(", ")}: no guard holds against it`,
-      "connect as a role that is a member of remit_app only: DATABASE_URL, deploy/roles.sql",
+      `${name} has ${attributes.join(", ")}, which no worker needs`,
+      `ALTER ROLE ${name} ${attributes.map((what) => `NO${what}`).join(" ")}`,
     );
   }
-  if (!role.isApplication)
+  if (!role.isApplication) {
     return fail(`${name} is no member of remit_app`, `GRANT remit_app TO ${name}`);
+  }
   return ok(`${name} is a member of remit_app and nothing more`);
+}
+
+function judgeDifference(
+  { extra, missing, otherMemberships }: RightsDifference,
+  role: string,
+): Finding {
+  if (missing.length > 0) {
+    return fail(`${role} may not: ${some(missing)}`, `GRANT remit_app TO ${role}`);
+  }
+  if (extra.length === 0) return ok(`${role} may what remit_app may`);
+  const statements = [
+    ...otherMemberships.map((group) => `REVOKE ${group} FROM ${role}`),
+    `REVOKE ALL ON ALL TABLES IN SCHEMA remit FROM ${role}`,
+    `REVOKE ALL ON ALL FUNCTIONS IN SCHEMA remit FROM ${role}`,
+  ];
+  return fail(`${role} may more than remit_app: ${some(extra)}`, statements.join("; "));
+}
+
+function whats(defects: readonly Defect[]): string {
+  return some(defects.map(({ what }) => what));
+}
+
+/** One grant on a table shows in several of its columns. */
+function mend(defects: readonly Defect[]): string {
+  return [...new Set(defects.map(({ fix }) => fix))].join("; ");
 }
 
 function some(names: readonly string[]): string {

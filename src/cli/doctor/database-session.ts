@@ -6,9 +6,10 @@ import {
   readBackendPid,
   readBackendPidSlowly,
 } from "../../database/doctor-queries.ts";
-import type { DoctorSession } from "../../database/doctor-queries.ts";
+import type { DoctorSession, WhereWeAre } from "../../database/doctor-queries.ts";
 import { SESSION_TIMEOUTS } from "../../database/database.ts";
-import type { DatabaseContext } from "./database.ts";
+import type { DatabaseContext, ServerSettings } from "./database.ts";
+import { settingFix } from "./setting-fix.ts";
 import { fail, ok, warn } from "./check.ts";
 import type { Check, Finding } from "./check.ts";
 
@@ -35,7 +36,7 @@ export const SESSION_CHECKS: readonly Check<DatabaseContext>[] = [
   {
     name: "database.timeouts",
     about: "the time limits that each connection asks for are in force",
-    judge: ({ server, where }) => judgeTimeouts(server, where.role),
+    judge: ({ server, where }) => judgeTimeouts(server, where),
   },
 ];
 
@@ -69,25 +70,29 @@ async function judgeListen([ours, other]: readonly DoctorSession[]): Promise<Fin
   );
 }
 
-function judgeTimeouts(server: Readonly<Record<string, string>>, role: string): Finding {
+function judgeTimeouts(server: ServerSettings, where: WhereWeAre): Finding {
   const swallowed = Object.entries(SESSION_TIMEOUTS).filter(
-    ([name, ms]) => server[name] !== String(ms),
+    ([name, ms]) => server[name]?.value !== String(ms),
   );
   if (swallowed.length > 0) {
-    const found = swallowed.map(([name, ms]) => `${name} is ${server[name]} ms instead of ${ms}`);
-    const statements = swallowed.map(([name, ms]) => `ALTER ROLE ${role} SET ${name} = ${ms}`);
+    const found = swallowed.map(
+      ([name, ms]) => `${name} is ${server[name]?.value} ms instead of ${ms}`,
+    );
+    const statements = swallowed.map(
+      ([name, ms]) => `ALTER ROLE ${where.role} SET ${name} = ${ms}`,
+    );
     return fail(
       `${found.join(", ")}: a pooler swallows what a connection asks for`,
       statements.join("; "),
     );
   }
-  if (server["idle_session_timeout"] !== "0") {
-    return warn(
-      `idle_session_timeout ends a quiet connection after ${server["idle_session_timeout"]} ms, LISTEN too`,
-      `ALTER ROLE ${role} SET idle_session_timeout = 0`,
-    );
-  }
-  return ok("statement, lock and idle transaction are bounded");
+  const name = "idle_session_timeout";
+  const { value = "0", source = "" } = server[name] ?? {};
+  if (value === "0") return ok("statement, lock and idle transaction are bounded");
+  return warn(
+    `${name} ends a quiet connection after ${value} ms, LISTEN too`,
+    settingFix({ name, to: "0", source }, where),
+  );
 }
 
 async function withSessions(

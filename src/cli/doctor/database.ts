@@ -6,20 +6,23 @@ import {
   readServerSettings,
   readWhereWeAre,
 } from "../../database/doctor-queries.ts";
-import type { DoctorSession, WhereWeAre } from "../../database/doctor-queries.ts";
+import type { DoctorSession, ServerSetting, WhereWeAre } from "../../database/doctor-queries.ts";
 import { migrationStatus } from "../../database/migrate.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { judgeClock } from "./clock.ts";
 import { LOAD_CHECKS } from "./database-load.ts";
 import { RIGHTS_CHECKS } from "./database-rights.ts";
+import { settingFix } from "./setting-fix.ts";
 import { SESSION_CHECKS } from "./database-session.ts";
 import { fail, notJudged, ok } from "./check.ts";
 import type { Check, CheckGroup, Finding } from "./check.ts";
 
+export type ServerSettings = Readonly<Record<string, ServerSetting>>;
+
 export interface DatabaseContext {
   readonly settings: Settings;
   readonly session: DoctorSession;
-  readonly server: Readonly<Record<string, string>>;
+  readonly server: ServerSettings;
   readonly where: WhereWeAre;
   /** This machine's clock, as ms since the epoch. */
   readonly now: () => number;
@@ -51,9 +54,12 @@ const CHECKS: readonly Check<DatabaseContext>[] = [
     name: "database.version",
     about: "PostgreSQL 15 or newer",
     judge: ({ server }) =>
-      Number(server["server_version_num"]) >= VERSION_LEAST
-        ? ok(`PostgreSQL ${server["server_version"]}`)
-        : fail(`PostgreSQL ${server["server_version"]}`, "upgrade the server to 15 or newer"),
+      Number(server["server_version_num"]?.value) >= VERSION_LEAST
+        ? ok(`PostgreSQL ${server["server_version"]?.value}`)
+        : fail(
+            `PostgreSQL ${server["server_version"]?.value}`,
+            "upgrade the server to 15 or newer",
+          ),
   },
   {
     name: "database.migrations",
@@ -63,7 +69,7 @@ const CHECKS: readonly Check<DatabaseContext>[] = [
   {
     name: "database.durability",
     about: "a commit survives a crash: `fsync`, `full_page_writes`, `synchronous_commit`",
-    judge: ({ server }) => judgeDurability(server),
+    judge: ({ server, where }) => judgeDurability(server, where),
   },
   {
     name: "database.writable",
@@ -74,11 +80,12 @@ const CHECKS: readonly Check<DatabaseContext>[] = [
     name: "database.isolation",
     about: "transactions are READ COMMITTED, as the locks and guards expect",
     judge: ({ server, where }) => {
-      const level = server["default_transaction_isolation"];
-      if (level === "read committed") return ok("READ COMMITTED");
+      const name = "default_transaction_isolation";
+      const level = server[name];
+      if (level === undefined || level.value === "read committed") return ok("READ COMMITTED");
       return fail(
-        `default_transaction_isolation is ${level}`,
-        `ALTER ROLE ${where.role} SET default_transaction_isolation = 'read committed'`,
+        `${name} is ${level.value}`,
+        settingFix({ name, to: "read committed", source: level.source }, where),
       );
     },
   },
@@ -140,6 +147,10 @@ function fixOf({ message }: DomainError): string {
   if (message.includes("3D000"))
     return "create the database (deploy/roles.sql), or mend its name in DATABASE_URL";
   if (message.includes("42501")) return "GRANT CONNECT ON DATABASE … TO remit_app";
+  if (message.includes("08P01")) {
+    const names = Object.keys(SESSION_TIMEOUTS);
+    return `a pooler refuses what a connection asks for: ignore_startup_parameters = ${names.join(", ")}`;
+  }
   if (message.includes("53300")) return "raise max_connections, or lower REMIT_DATABASE_POOL_MAX";
   return "start PostgreSQL, or mend host and port in DATABASE_URL; then the firewall between";
 }
@@ -167,30 +178,26 @@ async function judgeMigrations({ databaseUrl }: Settings): Promise<Finding> {
   }
 }
 
-function judgeDurability(server: Readonly<Record<string, string>>): Finding {
+function judgeDurability(server: ServerSettings, where: WhereWeAre): Finding {
   const off = ["fsync", "full_page_writes", "synchronous_commit"].filter(
-    (name) => server[name] === "off",
+    (name) => server[name]?.value === "off",
   );
-  if (off.length === 0) return ok(`synchronous_commit is ${server["synchronous_commit"]}`);
-  const statements = off.map((name) => `ALTER SYSTEM SET ${name} = on`);
+  if (off.length === 0) return ok(`synchronous_commit is ${server["synchronous_commit"]?.value}`);
+  const fixes = off.map((name) =>
+    settingFix({ name, to: "on", source: server[name]?.source ?? "" }, where),
+  );
   return fail(
     `${off.join(", ")} off: a crash may lose payments that were accepted`,
-    `${statements.join("; ")}; SELECT pg_reload_conf(); and RESET it on role and database`,
+    [...new Set(fixes)].join("; "),
   );
 }
 
-function judgeWritable(
-  server: Readonly<Record<string, string>>,
-  { isStandby, role }: WhereWeAre,
-): Finding {
-  if (isStandby) {
-    return fail("it is a standby", "name the primary in DATABASE_URL, or add target_session_attrs");
+function judgeWritable(server: ServerSettings, where: WhereWeAre): Finding {
+  if (where.isStandby) {
+    return fail("it is a standby", "name the primary's host in DATABASE_URL");
   }
-  if (server["default_transaction_read_only"] === "on") {
-    return fail(
-      "default_transaction_read_only is on",
-      `ALTER ROLE ${role} RESET default_transaction_read_only (also on the database and the server)`,
-    );
-  }
-  return ok("a primary that takes writes");
+  const name = "default_transaction_read_only";
+  const readOnly = server[name];
+  if (readOnly === undefined || readOnly.value === "off") return ok("a primary that takes writes");
+  return fail(`${name} is on`, settingFix({ name, to: "off", source: readOnly.source }, where));
 }
