@@ -1,6 +1,6 @@
 import { readConnectionUse, readHolders, readVacuumState } from "../../database/doctor-queries.ts";
 import type { ConnectionUse, Holder } from "../../database/doctor-queries.ts";
-import type { DatabaseContext, ServerSettings } from "./database.ts";
+import type { DatabaseContext } from "./database.ts";
 import { settingFix } from "./setting-fix.ts";
 import { fail, ok, warn } from "./check.ts";
 import type { Check, Finding } from "./check.ts";
@@ -18,8 +18,7 @@ export const LOAD_CHECKS: readonly Check<DatabaseContext>[] = [
   {
     name: "database.connections",
     about: "the pools of all worker processes fit into `max_connections`, and one process more",
-    judge: async ({ session, server, settings }) =>
-      judgeConnections(await readConnectionUse(session), server, settings.worker.databasePoolMax),
+    judge: async (context) => judgeConnections(await readConnectionUse(context.session), context),
   },
   {
     name: "database.autovacuum",
@@ -55,24 +54,29 @@ export const LOAD_CHECKS: readonly Check<DatabaseContext>[] = [
 
 function judgeConnections(
   { used, ours, listeners, roleLimit, databaseLimit }: ConnectionUse,
-  server: ServerSettings,
-  poolMax: number,
+  { server, where, settings }: DatabaseContext,
 ): Finding {
-  const reserved =
-    Number(server["superuser_reserved_connections"]?.value ?? 0) +
-    Number(server["reserved_connections"]?.value ?? 0);
+  const numberOf = (name: string): number => Number(server[name]?.value ?? 0);
+  const reserved = numberOf("superuser_reserved_connections") + numberOf("reserved_connections");
+  const ofServer = numberOf("max_connections") - reserved;
   const limits = [roleLimit, databaseLimit].filter((limit) => limit >= 0);
-  const room = Math.min(Number(server["max_connections"]?.value) - reserved, ...limits);
+  const room = Math.min(ofServer, ...limits);
   const others = used - ours;
+  const poolMax = settings.worker.databasePoolMax;
   const each = poolMax + CONNECTIONS_BESIDE_POOL;
   const processes = Math.max(1, listeners);
   const found =
     `room for ${room}, others use ${others}; ` +
-    `${processes} worker processes may open ${processes * each} (${each} each)`;
-  const fix = `raise max_connections (or the role's limit), or lower REMIT_DATABASE_POOL_MAX (${poolMax})`;
+    `worker processes: ${processes}, which may open ${each} each`;
+  const fix =
+    room === roleLimit
+      ? `ALTER ROLE ${where.role} CONNECTION LIMIT -1`
+      : room === databaseLimit
+        ? `ALTER DATABASE ${where.database} CONNECTION LIMIT -1`
+        : `raise max_connections and restart PostgreSQL, or lower REMIT_DATABASE_POOL_MAX (${poolMax})`;
   if (processes * each > room - others) return fail(found, fix);
   if ((processes + 1) * each > room - others) {
-    return warn(`${found}; there is none for a process more while a new version starts`, fix);
+    return warn(`${found}: none is left for a process more while a new version starts`, fix);
   }
   return ok(found);
 }
