@@ -324,7 +324,14 @@ export interface Holder {
   readonly ageSeconds: number | null;
 }
 
-/** Of other roles' sessions a role without pg_read_all_stats sees no beginning, so they are missing here. */
+/** Whether this role sees since when other roles' sessions have a transaction open; those that it doesn't see aren't named. */
+export async function seesOtherSessions({ run }: DoctorSession): Promise<boolean> {
+  const [row] = await run<{ sees: boolean }>(
+    "SELECT pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees",
+  );
+  return row?.sees ?? false;
+}
+
 export async function readHolders({ run }: DoctorSession): Promise<Holder[]> {
   return await run<Holder & QueryResultRow>(
     `SELECT 'transaction' AS kind,

@@ -124,10 +124,10 @@ const MISCONFIGURATIONS: [string, Planted][] = [
   [
     "a trigger that is disabled",
     {
-      plant: "ALTER TABLE remit.payments DISABLE TRIGGER payments_guard",
+      plant: "ALTER TABLE remit.payments DISABLE TRIGGER payments_transition",
       name: "database.guards",
-      found: /trigger payments_guard of payments is disabled/,
-      fix: "ALTER TABLE remit.payments ENABLE TRIGGER payments_guard; then remit verify",
+      found: /trigger payments_transition of payments is disabled/,
+      fix: "ALTER TABLE remit.payments ENABLE TRIGGER payments_transition; then remit verify",
     },
   ],
   [
@@ -318,7 +318,7 @@ describe("remit doctor, of PostgreSQL", () => {
       name: "database.held",
       status: "fail",
       found: expect.stringMatching(
-        new RegExp(`^transaction pid ${pid} \\(forgetful\\) is open for 60\\d s$`),
+        new RegExp(`^transaction pid ${pid} \\(forgetful\\) is open for 6\\d\\d s$`),
       ),
       fix: `SELECT pg_terminate_backend(${pid})`,
     });

@@ -1,4 +1,9 @@
-import { readConnectionUse, readHolders, readVacuumState } from "../../database/doctor-queries.ts";
+import {
+  readConnectionUse,
+  readHolders,
+  readVacuumState,
+  seesOtherSessions,
+} from "../../database/doctor-queries.ts";
 import type { ConnectionUse, Holder } from "../../database/doctor-queries.ts";
 import type { DatabaseContext } from "./database.ts";
 import { settingFix } from "./setting-fix.ts";
@@ -48,7 +53,13 @@ export const LOAD_CHECKS: readonly Check<DatabaseContext>[] = [
     name: "database.held",
     about:
       "no forgotten transaction, prepared transaction or replication slot holds dead rows or the log",
-    judge: async ({ session }) => judgeHolders(await readHolders(session)),
+    judge: async ({ session, where }) => {
+      const finding = judgeHolders(await readHolders(session));
+      if (finding.status !== "ok" || (await seesOtherSessions(session))) return finding;
+      return ok(
+        `${finding.found} by ${where.role}; other roles' transactions show after GRANT pg_read_all_stats TO ${where.role}`,
+      );
+    },
   },
 ];
 

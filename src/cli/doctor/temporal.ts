@@ -151,20 +151,29 @@ async function judgeSearchAttributes({
   const missing = SEARCH_ATTRIBUTES.filter((name) => customAttributes[name] === undefined);
   const other = SEARCH_ATTRIBUTES.filter((name) => (customAttributes[name] ?? KEYWORD) !== KEYWORD);
   if (missing.length > 0) {
-    const names = missing.map((name) => `--name ${name} --type Keyword`).join(" ");
     return fail(
       `missing: ${missing.join(", ")}; no payment can start`,
-      `temporal operator search-attribute create --namespace ${namespace} ${names}`,
+      searchAttributeCommand("create", { namespace, names: missing }),
     );
   }
   if (other.length > 0) {
-    const names = other.map((name) => `--name ${name}`).join(" ");
-    return fail(
-      `not of type Keyword: ${other.join(", ")}`,
-      `temporal operator search-attribute remove --namespace ${namespace} ${names}, then create them as Keyword`,
+    const commands = (["remove", "create"] as const).map((action) =>
+      searchAttributeCommand(action, { namespace, names: other }),
     );
+    return fail(`not of type Keyword: ${other.join(", ")}`, commands.join(" && "));
   }
   return ok(`${SEARCH_ATTRIBUTES.length} of type Keyword`);
+}
+
+function searchAttributeCommand(
+  action: "create" | "remove",
+  { namespace, names }: { namespace: string; names: readonly string[] },
+): string {
+  const words = names.map((name) =>
+    action === "create" ? `--name ${name} --type Keyword` : `--name ${name}`,
+  );
+  const assent = action === "remove" ? " --yes" : "";
+  return `temporal operator search-attribute ${action} --namespace ${namespace} ${words.join(" ")}${assent}`;
 }
 
 async function judgeSchedules({ client, namespace, ask, now }: TemporalContext): Promise<Finding> {
