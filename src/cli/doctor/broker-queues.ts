@@ -21,6 +21,7 @@ export const QUEUE_CHECKS: readonly Check<BrokerContext>[] = [
     about: "the queue's policy lets the topic send",
     judge: (context) =>
       ofQueue(context, (queue) => {
+        if (context.facts.topic.kind !== "found") return notJudged("see broker.topic");
         const ends = { queueArn: queue.arn, topicArn: context.settings.topicArn };
         return letsTopicSend(queue.attributes["Policy"], ends)
           ? ok("the topic may send")
@@ -115,6 +116,8 @@ function judgeRedrive({ attributes }: Queue, { facts, setup }: BrokerContext): F
 async function judgeRetention({ facts, settings, sqs, setup }: BrokerContext): Promise<Finding> {
   const { queue, dlq } = facts;
   if (queue.kind !== "found") return whyUnknown(queue, "broker.queue") ?? ok("");
+  // Of one that isn't named, the most that SQS keeps is assumed.
+  if (dlq.kind !== "found" && settings.ledgerDlqUrl !== "") return notJudged("see broker.dlq");
   const ofQueueSeconds = Number(queue.part.attributes["MessageRetentionPeriod"]);
   if (dlq.kind === "found") {
     const ofDlqSeconds = Number(dlq.part.attributes["MessageRetentionPeriod"]);

@@ -45,7 +45,7 @@ const CHECKS: readonly Check<BrokerContext>[] = [
       ledgerDlqUrl === ""
         ? fail(
             "REMIT_LEDGER_DLQ_URL is not set: nobody sees dead letters, remit dlq can't reach them",
-            `set it to what ${setup} prints`,
+            `set REMIT_LEDGER_DLQ_URL to what ${setup} prints`,
           )
         : judgeThere(facts.dlq, { what: ledgerDlqUrl, setting: "REMIT_LEDGER_DLQ_URL", setup }),
   },

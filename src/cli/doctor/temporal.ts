@@ -13,6 +13,8 @@ export interface TemporalContext {
   readonly settings: Settings;
   readonly client: Client;
   readonly namespace: string;
+  /** For so long ended runs are kept. */
+  readonly retentionSeconds: number;
   /** This machine's clock, as ms since the epoch. */
   readonly now: () => number;
   /** Gives each call its deadline. */
@@ -33,24 +35,14 @@ const SCHEDULE_LATE_MS = 120_000;
 
 const CHECKS: readonly Check<TemporalContext>[] = [
   {
-    name: "temporal.namespace",
-    about: "the namespace exists",
-    judge: async (context) => {
-      await describeNamespace(context);
-      return ok(`namespace ${context.namespace}`);
-    },
-  },
-  {
     name: "temporal.retention",
     about: "ended runs are kept for a day or longer",
-    judge: async (context) => {
-      const { config } = await describeNamespace(context);
-      const seconds = Number(config?.workflowExecutionRetentionTtl?.seconds ?? 0);
-      const found = `ended runs are kept for ${seconds / HOUR_SECONDS} h`;
-      if (seconds >= RETENTION_SECONDS_LEAST) return ok(found);
+    judge: ({ namespace, retentionSeconds }) => {
+      const found = `ended runs are kept for ${retentionSeconds / HOUR_SECONDS} h`;
+      if (retentionSeconds >= RETENTION_SECONDS_LEAST) return ok(found);
       return warn(
         found,
-        `temporal operator namespace update --namespace ${context.namespace} --retention 720h`,
+        `temporal operator namespace update --namespace ${namespace} --retention 720h`,
       );
     },
   },
@@ -78,7 +70,10 @@ export function temporalGroup(
   { now }: { now: () => number },
 ): CheckGroup<TemporalContext> {
   return {
-    reach: { name: "temporal.reachable", about: "Temporal answers, and lets us in" },
+    reach: {
+      name: "temporal.reachable",
+      about: "Temporal answers, lets us in, and has the namespace",
+    },
     checks: CHECKS,
     open: async () => {
       if (settings === null) throw new NoTargetError();
@@ -86,7 +81,17 @@ export function temporalGroup(
       const { client, close } = await connectTemporal(settings.temporal);
       const ask = async <Result>(call: () => Promise<Result>): Promise<Result> =>
         await client.connection.withDeadline(Date.now() + CALL_MS_MAX, call);
-      return { context: { settings, client, namespace, now, ask }, found: address, close };
+      try {
+        const { config } = await ask(
+          async () => await client.workflowService.describeNamespace({ namespace }),
+        );
+        const retentionSeconds = Number(config?.workflowExecutionRetentionTtl?.seconds ?? 0);
+        const context = { settings, client, namespace, retentionSeconds, now, ask };
+        return { context, found: `${address}, namespace ${namespace}`, close };
+      } catch (error) {
+        await close();
+        throw error;
+      }
     },
     explain: (error) => explain(error, settings),
   };
@@ -130,14 +135,6 @@ function serviceError(error: unknown): { code: number | null } {
   const candidates = [error, (error as { cause?: unknown } | null)?.cause];
   const found = candidates.find((candidate) => isGrpcServiceError(candidate));
   return { code: isGrpcServiceError(found) ? found.code : null };
-}
-
-async function describeNamespace({
-  client,
-  namespace,
-  ask,
-}: TemporalContext): ReturnType<Client["workflowService"]["describeNamespace"]> {
-  return await ask(async () => await client.workflowService.describeNamespace({ namespace }));
 }
 
 async function judgeSearchAttributes({
