@@ -106,6 +106,7 @@ function explain(error: unknown, settings: Settings | null): Finding {
   const known = awsError(error, settings.aws);
   if (!(known instanceof DomainError)) return fail("the call failed unexpectedly", "report it");
   const [found = "", fix] = known.message.split(/: (?=set |sign |grant )/);
+  if (found.startsWith("AWS denies it")) return fail(found, "grant what docs/doctor.md lists");
   const isAway = known.code === "broker_unreachable";
   return fail(
     found,

@@ -55,9 +55,12 @@ export function notJudged(reason: string): Finding {
 }
 
 /** Opens, judges everything at the same time, and closes; one result a check, whatever fails or hangs. */
-export async function runGroup<Context>(group: CheckGroup<Context>): Promise<CheckResult[]> {
+export async function runGroup<Context>(
+  group: CheckGroup<Context>,
+  { withinMs = GROUP_MS_MAX }: { withinMs?: number } = {},
+): Promise<CheckResult[]> {
   const { reach, checks } = group;
-  const late = delay(GROUP_MS_MAX, LATE, { ref: false });
+  const late = delay(withinMs, LATE, { ref: false });
   const opening = group.open();
   let opened: Awaited<typeof opening> | typeof LATE;
   try {
@@ -65,12 +68,12 @@ export async function runGroup<Context>(group: CheckGroup<Context>): Promise<Che
   } catch (error) {
     return unreached(group, group.explain(error));
   }
-  if (opened === LATE) return unreached(group, tooLate());
+  if (opened === LATE) return unreached(group, tooLate(withinMs));
   const { context, found, close } = opened;
   const results = await Promise.all(
     checks.map(async (check) => ({
       name: check.name,
-      ...(await Promise.race([judge(group, check, context), late.then(tooLate)])),
+      ...(await Promise.race([judge(group, check, context), late.then(() => tooLate(withinMs))])),
     })),
   );
   await Promise.race([close(), delay(CLOSE_MS_MAX, undefined, { ref: false })]).catch(
@@ -101,9 +104,9 @@ async function judge<Context>(
   }
 }
 
-function tooLate(): Finding {
+function tooLate(withinMs: number): Finding {
   return fail(
-    `no answer within ${GROUP_MS_MAX / 1_000} s`,
+    `no answer within ${withinMs / 1_000} s`,
     "see whether the server is frozen (kill -CONT), or a firewall swallows what is sent",
   );
 }

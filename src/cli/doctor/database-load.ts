@@ -10,8 +10,8 @@ import { settingFix } from "./setting-fix.ts";
 import { fail, ok, warn } from "./check.ts";
 import type { Check, Finding } from "./check.ts";
 
-/** Beside its pool a process has one connection for its probes and one for LISTEN. */
-const CONNECTIONS_BESIDE_POOL = 2;
+/** Beside its pool a process has one connection for its probes, one for its metrics and one for LISTEN. */
+const CONNECTIONS_BESIDE_POOL = 3;
 /** No statement of ours takes longer than 5 s. What is open for longer keeps dead rows, and in the end the outbox slow. */
 const OPEN_SECONDS_NOTABLE = 60;
 const OPEN_SECONDS_MAX = 300;
