@@ -136,7 +136,7 @@ const MISCONFIGURATIONS: [string, Planted][] = [
       plant: "ALTER ROLE worker SET session_replication_role = replica",
       name: "database.guards",
       found: /session_replication_role is replica: no trigger fires/,
-      fix: "ALTER ROLE worker RESET session_replication_role",
+      fix: "ALTER ROLE worker RESET session_replication_role; then restart the workers",
     },
   ],
   [
@@ -154,7 +154,7 @@ const MISCONFIGURATIONS: [string, Planted][] = [
       plant: "ALTER DATABASE remit SET synchronous_commit = off",
       name: "database.durability",
       found: /synchronous_commit off: a crash may lose payments/,
-      fix: "ALTER DATABASE remit RESET synchronous_commit",
+      fix: "ALTER DATABASE remit RESET synchronous_commit; then restart the workers",
     },
   ],
   [
@@ -163,7 +163,7 @@ const MISCONFIGURATIONS: [string, Planted][] = [
       plant: "ALTER ROLE worker IN DATABASE remit SET default_transaction_isolation = serializable",
       name: "database.isolation",
       found: /default_transaction_isolation is serializable/,
-      fix: "ALTER ROLE worker IN DATABASE remit RESET default_transaction_isolation",
+      fix: "ALTER ROLE worker IN DATABASE remit RESET default_transaction_isolation; then restart the workers",
     },
   ],
   [
@@ -172,7 +172,7 @@ const MISCONFIGURATIONS: [string, Planted][] = [
       plant: "ALTER DATABASE remit SET default_transaction_read_only = on",
       name: "database.writable",
       found: /default_transaction_read_only is on/,
-      fix: "ALTER DATABASE remit RESET default_transaction_read_only",
+      fix: "ALTER DATABASE remit RESET default_transaction_read_only; then restart the workers",
     },
   ],
   [
@@ -182,7 +182,7 @@ const MISCONFIGURATIONS: [string, Planted][] = [
       name: "database.timeouts",
       status: "warn",
       found: /idle_session_timeout ends a quiet connection after 60000 ms/,
-      fix: "ALTER ROLE worker RESET idle_session_timeout",
+      fix: "ALTER ROLE worker RESET idle_session_timeout; then restart the workers",
     },
   ],
   [
@@ -244,7 +244,7 @@ describe("remit doctor, of PostgreSQL", () => {
       expect(await complaints()).toEqual([]);
       await run(plant);
       const named = await complaints();
-      const sql = fix.replace("start its reader, or ", "").replace("; then remit verify", "");
+      const sql = fix.replace(/^start its reader, or |; then .*$/g, "");
       await run(sql);
       expect(named.find((result) => result.name === name)).toEqual({
         name,
@@ -362,7 +362,7 @@ describe("remit doctor, of PostgreSQL", () => {
         name: "database.timeouts",
         status: "fail",
         found: expect.stringMatching(/statement_timeout is 0 ms instead of 5000, /),
-        fix: "ALTER ROLE worker SET statement_timeout = 5000; ALTER ROLE worker SET lock_timeout = 2000; ALTER ROLE worker SET idle_in_transaction_session_timeout = 5000",
+        fix: "ALTER ROLE worker SET statement_timeout = 5000; ALTER ROLE worker SET lock_timeout = 2000; ALTER ROLE worker SET idle_in_transaction_session_timeout = 5000; then restart the workers",
       },
     ]);
   });

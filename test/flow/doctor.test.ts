@@ -59,6 +59,11 @@ function prefix(): string {
   return /:([^:]+)-events$/.exec(flow().topicArn)?.[1] ?? "";
 }
 
+/** Where Temporal's own command is to go. */
+function target(namespace = prefix()): string {
+  return `--address ${flow().env["TEMPORAL_ADDRESS"]} --namespace ${namespace}`;
+}
+
 function setup(): string {
   return `remit aws setup --prefix ${prefix()}`;
 }
@@ -104,7 +109,7 @@ describe("remit doctor, of Temporal", () => {
         name: "temporal.schedules",
         status: "fail",
         found: "paused: remit-retention",
-        fix: `temporal schedule toggle --namespace ${prefix()} --schedule-id remit-retention --unpause --reason "remit doctor"`,
+        fix: `temporal schedule toggle ${target()} --schedule-id remit-retention --unpause --reason "remit doctor"`,
       },
     ]);
     expect(await temporalComplaints()).toEqual([]);
@@ -178,13 +183,13 @@ describe("remit doctor, of Temporal", () => {
         name: "temporal.search_attributes",
         status: "fail",
         found: "missing: RemitCurrency; no payment can start",
-        fix: `temporal operator search-attribute create --namespace ${namespace} --name RemitCurrency --type Keyword`,
+        fix: `temporal operator search-attribute create ${target()} --name RemitCurrency --type Keyword`,
       },
       {
         name: "temporal.search_attributes",
         status: "fail",
         found: "not of type Keyword: RemitCurrency",
-        fix: `temporal operator search-attribute remove --namespace ${namespace} --name RemitCurrency --yes && temporal operator search-attribute create --namespace ${namespace} --name RemitCurrency --type Keyword`,
+        fix: `temporal operator search-attribute remove ${target()} --name RemitCurrency --yes && temporal operator search-attribute create ${target()} --name RemitCurrency --type Keyword`,
       },
     ]);
     await eventually(async () => expect(await named()).toBeUndefined());
@@ -198,7 +203,7 @@ describe("remit doctor, of Temporal", () => {
         name: "temporal.reachable",
         status: "fail",
         found: expect.stringMatching(/^namespace absent does not exist at /),
-        fix: "temporal operator namespace create --namespace absent --retention 720h, or mend TEMPORAL_NAMESPACE",
+        fix: `temporal operator namespace create ${target("absent")} --retention 720h, or mend TEMPORAL_NAMESPACE`,
       },
     ]);
   });
@@ -219,7 +224,7 @@ describe("remit doctor, of Temporal", () => {
         name: "temporal.retention",
         status: "warn",
         found: "ended runs are kept for 1 h",
-        fix: `temporal operator namespace update --namespace ${prefix()} --retention 720h`,
+        fix: `temporal operator namespace update ${target()} --retention 720h`,
       },
     ]);
     expect(await temporalComplaints()).toEqual([]);

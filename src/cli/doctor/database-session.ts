@@ -9,7 +9,7 @@ import {
 import type { DoctorSession, WhereWeAre } from "../../database/doctor-queries.ts";
 import { SESSION_TIMEOUTS } from "../../database/database.ts";
 import type { DatabaseContext, ServerSettings } from "./database.ts";
-import { settingFix } from "./setting-fix.ts";
+import { THEN_RESTART, settingFix } from "./setting-fix.ts";
 import { fail, ok, warn } from "./check.ts";
 import type { Check, Finding } from "./check.ts";
 
@@ -83,7 +83,7 @@ function judgeTimeouts(server: ServerSettings, where: WhereWeAre): Finding {
     );
     return fail(
       `${found.join(", ")}: a pooler swallows what a connection asks for`,
-      statements.join("; "),
+      statements.join("; ") + THEN_RESTART,
     );
   }
   const name = "idle_session_timeout";

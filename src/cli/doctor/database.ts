@@ -149,7 +149,7 @@ function fixOf({ message }: DomainError): string {
   if (message.includes("42501")) return "GRANT CONNECT ON DATABASE … TO remit_app";
   if (message.includes("08P01")) {
     const names = Object.keys(SESSION_TIMEOUTS);
-    return `a pooler refuses what a connection asks for: ignore_startup_parameters = ${names.join(", ")}`;
+    return `in the pooler: ignore_startup_parameters = ${names.join(", ")}`;
   }
   if (message.includes("53300")) return "raise max_connections, or lower REMIT_DATABASE_POOL_MAX";
   return "start PostgreSQL, or mend host and port in DATABASE_URL; then the firewall between";

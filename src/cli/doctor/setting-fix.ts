@@ -7,6 +7,9 @@ export interface WrongSetting {
   readonly source: string;
 }
 
+/** A role's or a database's setting holds from the next login on; the workers' pools keep their connections. */
+export const THEN_RESTART = "; then restart the workers";
+
 /** What mends it where it was set: one that is mended elsewhere stays as it is. */
 export function settingFix(
   { name, to, source }: WrongSetting,
@@ -14,11 +17,11 @@ export function settingFix(
 ): string {
   switch (source) {
     case "database user":
-      return `ALTER ROLE ${role} IN DATABASE ${database} RESET ${name}`;
+      return `ALTER ROLE ${role} IN DATABASE ${database} RESET ${name}${THEN_RESTART}`;
     case "user":
-      return `ALTER ROLE ${role} RESET ${name}`;
+      return `ALTER ROLE ${role} RESET ${name}${THEN_RESTART}`;
     case "database":
-      return `ALTER DATABASE ${database} RESET ${name}`;
+      return `ALTER DATABASE ${database} RESET ${name}${THEN_RESTART}`;
     case "client":
     case "session":
       return `remove ${name} from DATABASE_URL or the pooler's connect_query`;

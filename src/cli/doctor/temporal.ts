@@ -37,12 +37,12 @@ const CHECKS: readonly Check<TemporalContext>[] = [
   {
     name: "temporal.retention",
     about: "ended runs are kept for a day or longer",
-    judge: ({ namespace, retentionSeconds }) => {
+    judge: ({ settings, retentionSeconds }) => {
       const found = `ended runs are kept for ${retentionSeconds / HOUR_SECONDS} h`;
       if (retentionSeconds >= RETENTION_SECONDS_LEAST) return ok(found);
       return warn(
         found,
-        `temporal operator namespace update --namespace ${namespace} --retention 720h`,
+        temporalCommand(settings, "operator namespace update", "--retention 720h"),
       );
     },
   },
@@ -114,7 +114,7 @@ function explain(error: unknown, settings: Settings | null): Finding {
   if (code === NOT_FOUND) {
     return fail(
       `namespace ${namespace} does not exist at ${address}`,
-      `temporal operator namespace create --namespace ${namespace} --retention 720h, or mend TEMPORAL_NAMESPACE`,
+      `${temporalCommand(settings, "operator namespace create", "--retention 720h")}, or mend TEMPORAL_NAMESPACE`,
     );
   }
   if (code === PERMISSION_DENIED || code === UNAUTHENTICATED) {
@@ -123,7 +123,16 @@ function explain(error: unknown, settings: Settings | null): Finding {
       "give the key or certificate the right to read this namespace: TEMPORAL_API_KEY, TEMPORAL_TLS_…",
     );
   }
-  return notJudged(`Temporal did not answer this (gRPC code ${code ?? "unknown"})`);
+  return fail(
+    `Temporal did not answer this (gRPC code ${code ?? "unknown"})`,
+    "see Temporal's log; then run it again",
+  );
+}
+
+/** As it is typed; credentials come from the environment or the profile, as ours do. */
+function temporalCommand({ temporal }: Settings, command: string, options: string): string {
+  const { address, namespace } = temporal;
+  return `temporal ${command} --address ${address} --namespace ${namespace} ${options}`;
 }
 
 /** Of the kind of failure the name alone: its text may quote metadata. */
@@ -138,6 +147,7 @@ function serviceError(error: unknown): { code: number | null } {
 }
 
 async function judgeSearchAttributes({
+  settings,
   client,
   namespace,
   ask,
@@ -150,12 +160,12 @@ async function judgeSearchAttributes({
   if (missing.length > 0) {
     return fail(
       `missing: ${missing.join(", ")}; no payment can start`,
-      searchAttributeCommand("create", { namespace, names: missing }),
+      searchAttributeCommand("create", { settings, names: missing }),
     );
   }
   if (other.length > 0) {
     const commands = (["remove", "create"] as const).map((action) =>
-      searchAttributeCommand(action, { namespace, names: other }),
+      searchAttributeCommand(action, { settings, names: other }),
     );
     return fail(`not of type Keyword: ${other.join(", ")}`, commands.join(" && "));
   }
@@ -164,16 +174,16 @@ async function judgeSearchAttributes({
 
 function searchAttributeCommand(
   action: "create" | "remove",
-  { namespace, names }: { namespace: string; names: readonly string[] },
+  { settings, names }: { settings: Settings; names: readonly string[] },
 ): string {
   const words = names.map((name) =>
     action === "create" ? `--name ${name} --type Keyword` : `--name ${name}`,
   );
   const assent = action === "remove" ? " --yes" : "";
-  return `temporal operator search-attribute ${action} --namespace ${namespace} ${words.join(" ")}${assent}`;
+  return temporalCommand(settings, `operator search-attribute ${action}`, words.join(" ") + assent);
 }
 
-async function judgeSchedules({ client, namespace, ask, now }: TemporalContext): Promise<Finding> {
+async function judgeSchedules({ settings, client, ask, now }: TemporalContext): Promise<Finding> {
   const states = await Promise.all(
     Object.values(scheduleIds).map(async (id) => {
       try {
@@ -199,9 +209,12 @@ async function judgeSchedules({ client, namespace, ask, now }: TemporalContext):
     );
   }
   if (paused.length > 0) {
-    const commands = paused.map(
-      (id) =>
-        `temporal schedule toggle --namespace ${namespace} --schedule-id ${id} --unpause --reason "remit doctor"`,
+    const commands = paused.map((id) =>
+      temporalCommand(
+        settings,
+        "schedule toggle",
+        `--schedule-id ${id} --unpause --reason "remit doctor"`,
+      ),
     );
     return fail(`paused: ${paused.join(", ")}`, commands.join("; "));
   }
@@ -227,7 +240,11 @@ async function judgeDeployment({
     );
   }
   const setCurrent = (build: string): string =>
-    `temporal worker deployment set-current-version --namespace ${namespace} --deployment-name ${deploymentName} --build-id ${build}`;
+    temporalCommand(
+      settings,
+      "worker deployment set-current-version",
+      `--deployment-name ${deploymentName} --build-id ${build}`,
+    );
   if (buildId === null) {
     if (current === null) return ok("builds are not versioned (REMIT_BUILD_ID is not set)");
     return warn(
