@@ -1,3 +1,4 @@
+import type { ChildProcess } from "node:child_process";
 import {
   ListSubscriptionsByTopicCommand,
   SetSubscriptionAttributesCommand,
@@ -26,6 +27,7 @@ import { startStrictBroker } from "../support/strict-broker.ts";
 
 jest.setTimeout(60_000);
 const flow = useFlow();
+let worker: ChildProcess;
 let sns: SNSClient;
 let sqs: SQSClient;
 
@@ -71,7 +73,7 @@ function setup(): string {
 describe("remit doctor, of Temporal", () => {
   test("names what is missing before the first worker, and nothing after it", async () => {
     const before = await temporalComplaints();
-    await flow().startWorker();
+    worker = await flow().startWorker();
     // The relay's first report and the list of what runs come a moment after its start.
     await eventually(async () => expect(await temporalComplaints()).toEqual([]), {
       timeoutMs: 30_000,
@@ -249,6 +251,22 @@ describe("remit doctor, of Temporal", () => {
       { name: "temporal.clock", status: "fail", found: expect.stringMatching(/ahead of/) },
     ]);
     expect(later.map(({ name }) => name)).toContain("temporal.workers");
+  });
+
+  test("takes the last report of a worker that died for no clock", async () => {
+    const later = async (): Promise<CheckResult | undefined> => {
+      const named = await temporalComplaints({ now: () => Date.now() + 60_000 });
+      return named.find(({ name }) => name === "temporal.clock");
+    };
+    expect(await later()).toMatchObject({ status: "fail", found: expect.stringMatching(/behind/) });
+    await flow().kill(worker);
+    await eventually(async () => expect(await later()).toMatchObject({ status: "unknown" }), {
+      timeoutMs: 20_000,
+    });
+    await flow().startWorker();
+    await eventually(async () => expect(await temporalComplaints()).toEqual([]), {
+      timeoutMs: 30_000,
+    });
   });
 });
 

@@ -15,6 +15,8 @@ const QUEUE_TYPES = [
   { name: "workflow", taskQueueType: 1 },
   { name: "activity", taskQueueType: 2 },
 ] as const;
+/** Temporal's state of an activity that a worker has in hand. */
+const ACTIVITY_STARTED = 2;
 /** A relay reports every second; this old a report says that it has stopped, or that the clocks differ. */
 const HEARTBEAT_AGE_MS_MAX = 30_000;
 
@@ -122,9 +124,10 @@ async function heartbeatsOf(client: Client, ask: TemporalContext["ask"]): Promis
     ),
   );
   return described.flatMap(({ raw }) =>
-    (raw.pendingActivities ?? []).flatMap(
-      ({ lastHeartbeatTime }) => timeOf(lastHeartbeatTime) ?? [],
-    ),
+    (raw.pendingActivities ?? [])
+      // One whose worker died keeps its last report, which says nothing of the clocks.
+      .filter(({ state }) => state === ACTIVITY_STARTED)
+      .flatMap(({ lastHeartbeatTime }) => timeOf(lastHeartbeatTime) ?? []),
   );
 }
 
