@@ -3,6 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { PublishBatchCommand } from "@aws-sdk/client-sns";
 import type { MessageAttributeValue, SNSClient } from "@aws-sdk/client-sns";
 import { publishOutbox } from "../../src/activities/publish-outbox.ts";
+import { UNREPORTED } from "../../src/activities/relay-progress.ts";
 import type { Database, Tx } from "../../src/database/database.ts";
 import type { OutgoingMessage, Publisher } from "../../src/messaging/sns-publisher.ts";
 import { LEASE_MS, POLL_INTERVAL_MS, SEND_TIMEOUT_MS } from "./scene.ts";
@@ -103,7 +104,7 @@ export async function drainOutbox({
         sendTimeoutMs: SEND_TIMEOUT_MS,
         watchOutbox: () => ({ wait: pollOnly }),
         heartbeat: () => undefined,
-        report: () => undefined,
+        report: UNREPORTED,
         signal: done.signal,
       },
       { ...WHOLE_RANGE, windowMs: WINDOW_MS, eventsPerSecondMax: null },

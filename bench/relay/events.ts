@@ -13,6 +13,7 @@ export function aCreatedEvent(): OutboxEvent {
     type: "payment.created",
     aggregateVersion: 1,
     time: new Date(),
+    traceparent: null,
     data: {
       paymentId,
       merchant: "default",

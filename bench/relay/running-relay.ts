@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { publishOutbox } from "../../src/activities/publish-outbox.ts";
+import { UNREPORTED } from "../../src/activities/relay-progress.ts";
 import { insertEvent } from "../../src/database/record-queries.ts";
 import { createOutboxListener, createOutboxNotifier } from "../../src/database/outbox-wake-up.ts";
 import { inTransaction } from "../../src/database/database.ts";
@@ -50,7 +51,7 @@ export async function startRelay(scene: Scene, database: BenchDatabase): Promise
             return { wait: async (signal) => await watch.wait(POLL_INTERVAL_MS, signal) };
           },
           heartbeat: () => undefined,
-          report: () => undefined,
+          report: UNREPORTED,
           signal: stopping.signal,
         },
         { ...WHOLE_RANGE, windowMs: WINDOW_MS, eventsPerSecondMax: null },

@@ -28,10 +28,10 @@ export function toActivityFailure(error: unknown): Error {
   return ApplicationFailure.create({ type: "UNEXPECTED", message: "see the worker's log" });
 }
 
-/** Wraps every activity of a factory, so that none can let a raw error out; `report` gets what is hidden. */
+/** Wraps every activity of a factory, so that none can let a raw error out; `report` gets what is hidden, with the activity's input. */
 export function guardActivities<Activities extends object>(
   activities: Activities,
-  report: (name: string, error: unknown) => void,
+  report: (name: string, failed: { input: object; error: unknown }) => void,
 ): Activities {
   const guarded = Object.entries(activities).map(([name, run]) => [
     name,
@@ -39,7 +39,8 @@ export function guardActivities<Activities extends object>(
       try {
         return await (run as (...all: unknown[]) => Promise<unknown>)(...args);
       } catch (error) {
-        report(name, error);
+        const [input] = args;
+        report(name, { input: typeof input === "object" && input !== null ? input : {}, error });
         throw toActivityFailure(error);
       }
     },

@@ -38,7 +38,7 @@ interface CaptureEnd {
 
 async function bookCapture(
   tx: Tx,
-  { messageId, payment, part, now }: DuePart,
+  { messageId, payment, part, now, traceparent }: DuePart,
 ): Promise<CaptureEnd> {
   const transactionId = uuidv7();
   const { paymentId, captured } = payment;
@@ -46,7 +46,10 @@ async function bookCapture(
   // One capture is open at a time, so with a captured payment's one nothing is left to book.
   const isLast = payment.status === "captured";
   if (isLast) {
-    const settled = settledEvent({ payment, now }, { version: payment.version + 1, transactionId });
+    const settled = settledEvent(
+      { payment, now, traceparent },
+      { version: payment.version + 1, transactionId },
+    );
     // The hold goes with the posting below.
     await changePayment(tx, { paymentId, status: "settled", captured, held: part.amount }, [
       settled,
@@ -69,7 +72,7 @@ async function bookCapture(
 
 /** Its amount goes back: to the authorization while that stands, else to the source. */
 async function failCapture(tx: Tx, due: DuePart, failureCode: string): Promise<CaptureEnd> {
-  const { messageId, payment, part, now } = due;
+  const { messageId, payment, part, now, traceparent } = due;
   const { paymentId } = payment;
   await refuseMessage(tx, messageId, failureCode);
   await endCapture(tx, { captureId: part.id, failureCode });
@@ -79,6 +82,7 @@ async function failCapture(tx: Tx, due: DuePart, failureCode: string): Promise<C
     type: "payment.capture_failed",
     aggregateVersion: payment.version + 1,
     time: now,
+    traceparent,
     data: {
       ...eventData(payment),
       captureId: part.id,
@@ -110,7 +114,7 @@ async function failCapture(tx: Tx, due: DuePart, failureCode: string): Promise<C
 
 async function lastEvent(
   tx: Tx,
-  { payment, now }: DuePart,
+  { payment, now, traceparent }: DuePart,
   { status, failureCode }: { status: "failed" | "settled"; failureCode: string },
 ): Promise<OutboxEvent> {
   const version = payment.version + 2;
@@ -120,17 +124,18 @@ async function lastEvent(
       type: "payment.failed",
       aggregateVersion: version,
       time: now,
+      traceparent,
       data: { ...eventData(payment), failureCode },
     });
   }
   const { captures } = await readCaptures(tx, payment.paymentId);
   const transactionId = captures.findLast(({ status: of }) => of === "settled")?.transactionId;
   if (typeof transactionId !== "string") throw new Error("a booked capture has no transaction");
-  return settledEvent({ payment, now }, { version, transactionId });
+  return settledEvent({ payment, now, traceparent }, { version, transactionId });
 }
 
 function settledEvent(
-  { payment, now }: Pick<DuePart, "payment" | "now">,
+  { payment, now, traceparent }: Pick<DuePart, "payment" | "now" | "traceparent">,
   { version, transactionId }: { version: number; transactionId: string },
 ): OutboxEvent {
   return newEvent({
@@ -138,6 +143,7 @@ function settledEvent(
     type: "payment.settled",
     aggregateVersion: version,
     time: now,
+    traceparent,
     data: { ...eventData(payment), transactionId },
   });
 }

@@ -8,6 +8,7 @@ import type { Message } from "../database/ledger-queries.ts";
 import { changePayment } from "../database/change-queries.ts";
 import type { Refusal } from "../domain/decisions.ts";
 import { newEvent } from "../domain/events.ts";
+import { traceparentOf } from "../domain/trace-context.ts";
 import { applyCapture } from "./apply-capture.ts";
 import { applyRefund } from "./apply-refund.ts";
 import { refusalOf } from "./due-booking.ts";
@@ -55,11 +56,13 @@ async function applyMessage(
   const received = await receiveMessage(tx, message);
   if (!received.isNew) return await answerAgain(tx, message);
   const { type, payment, part, source, destination, now } = received;
+  const traceparent = traceparentOf(received.traceparent);
   if (type === null || payment === null || source === null || destination === null) {
     // No event of ours has this id: nothing is touched, and the inbox keeps what came.
     return await refuse(tx, { message, error: "message_unknown", payment: null });
   }
-  const due = { messageId: message.messageId, payment, source, destination, now, refusal };
+  const { messageId } = message;
+  const due = { messageId, payment, source, destination, now, traceparent, refusal };
   if (type === "payment.created") return await applyPayment(tx, message, due);
   if (part === null) return await refuse(tx, { message, error: "message_unknown", payment: null });
   if (part.status !== "pending") {
@@ -81,13 +84,17 @@ async function applyPayment(tx: Tx, message: Message, due: Due): Promise<Applied
   return await book(tx, due);
 }
 
-async function book(tx: Tx, { messageId, payment, now }: Due): Promise<AppliedMessage> {
+async function book(
+  tx: Tx,
+  { messageId, payment, now, traceparent }: Due,
+): Promise<AppliedMessage> {
   const transactionId = uuidv7();
   const event = newEvent({
     messageId: uuidv7(),
     type: "payment.settled",
     aggregateVersion: payment.version + 1,
     time: now,
+    traceparent,
     data: { ...eventData(payment), transactionId },
   });
   await bookPayment(
@@ -107,7 +114,7 @@ async function book(tx: Tx, { messageId, payment, now }: Due): Promise<AppliedMe
 
 async function fail(
   tx: Tx,
-  { messageId, payment, now }: Due,
+  { messageId, payment, now, traceparent }: Due,
   code: string,
 ): Promise<AppliedMessage> {
   await refuseMessage(tx, messageId, code);
@@ -117,6 +124,7 @@ async function fail(
     type: "payment.failed",
     aggregateVersion: payment.version + 1,
     time: now,
+    traceparent,
     data: { ...eventData(payment), failureCode: code },
   });
   const change = {

@@ -9,7 +9,7 @@ import type { AppliedMessage, DuePart } from "./due-booking.ts";
 
 /** Books a refund from the payment's destination to its source, or gives the reserved amount back where the ledger refuses it. */
 export async function applyRefund(tx: Tx, due: DuePart): Promise<AppliedMessage> {
-  const { messageId, payment, part, source, destination, now } = due;
+  const { messageId, payment, part, source, destination, now, traceparent } = due;
   const { paymentId, merchant, currency } = payment;
   const { idempotencyKey } = part;
   const refusal = refusalOf(due, { debited: destination, credited: source, amount: part.amount });
@@ -25,7 +25,7 @@ export async function applyRefund(tx: Tx, due: DuePart): Promise<AppliedMessage>
     amountMinor: part.amount.toString(),
     currency,
   };
-  const event = { messageId: uuidv7(), aggregateVersion: 2, time: now };
+  const event = { messageId: uuidv7(), aggregateVersion: 2, time: now, traceparent };
   if (failureCode !== null) await refuseMessage(tx, messageId, failureCode);
   await endRefund(
     tx,

@@ -5,7 +5,8 @@ import { lockPayment } from "../database/ledger-queries.ts";
 import { readCaptures } from "../database/operation-queries.ts";
 import { changePayment } from "../database/change-queries.ts";
 import { newEvent } from "../domain/events.ts";
-import type { PaymentStanding } from "../workflows/messages.ts";
+import { traceparentOf } from "../domain/trace-context.ts";
+import type { CancelPaymentInput, PaymentStanding } from "../workflows/messages.ts";
 import { giveBack } from "./end-authorization.ts";
 import { eventData } from "./event-data.ts";
 
@@ -20,15 +21,23 @@ export interface CancelledPayment extends PaymentStanding {
  */
 export async function cancelPayment(
   database: Database,
-  paymentId: string,
+  input: CancelPaymentInput,
 ): Promise<CancelledPayment | null> {
+  const { paymentId } = input;
+  const traceparent = traceparentOf(input.traceparent);
   return await inTransaction(database, async (tx) => {
     const locked = await lockPayment(tx, paymentId);
     if (locked === null) return null;
     const { payment, failureCode, now } = locked;
     if (payment.status === "authorized") {
       const { captures } = await readCaptures(tx, paymentId);
-      const status = await giveBack(tx, { payment, captures, now, ending: "voided" });
+      const status = await giveBack(tx, {
+        payment,
+        captures,
+        now,
+        traceparent,
+        ending: "voided",
+      });
       return { status, failureCode: null, changed: true };
     }
     if (payment.status !== "pending") {
@@ -39,6 +48,7 @@ export async function cancelPayment(
       type: "payment.cancelled",
       aggregateVersion: payment.version + 1,
       time: now,
+      traceparent,
       data: eventData(payment),
     });
     await changePayment(tx, { paymentId, status: "cancelled", captured: 0n, held: 0n }, [event]);

@@ -11,6 +11,8 @@ export interface Due {
   readonly source: AccountState;
   readonly destination: AccountState;
   readonly now: Date;
+  /** Of the message: what follows from it belongs to the same trace. */
+  readonly traceparent: string | null;
   /** Of a message that never reaches the ledger since an operator skipped it; null where the books decide. */
   readonly refusal: Refusal | null;
 }

@@ -10,6 +10,7 @@ import type { OutboxEvent } from "../domain/events.ts";
 import { endAuthorization, refuseVoid } from "../domain/operation-decisions.ts";
 import type { CaptureState, Remainder } from "../domain/operation-decisions.ts";
 import type { PaymentStatus } from "../domain/payment.ts";
+import { traceparentOf } from "../domain/trace-context.ts";
 import type {
   PaymentStanding,
   RecordResult,
@@ -38,7 +39,14 @@ export async function voidPayment(
         const refusal = refuseVoid(payment);
         if (refusal !== null) return refusal;
         const { captures, now } = await readCaptures(tx, paymentId);
-        const status = await giveBack(tx, { payment, captures, now, ending: "voided" });
+        const traceparent = traceparentOf(input.traceparent);
+        const status = await giveBack(tx, {
+          payment,
+          captures,
+          now,
+          traceparent,
+          ending: "voided",
+        });
         return { paymentId, requestId: input.requestId, status };
       },
       receiptOf: ({ paymentStatus, requestId }) =>
@@ -62,21 +70,28 @@ export async function expirePayment(
     const { captures, now } = await readCaptures(tx, paymentId);
     const isOver = payment.expiresAt !== null && payment.expiresAt <= now;
     if (payment.status !== "authorized" || !isOver) return { status: payment.status, failureCode };
-    const status = await giveBack(tx, { payment, captures, now, ending: "expired" });
+    // Nobody asked: time ended it.
+    const status = await giveBack(tx, {
+      payment,
+      captures,
+      now,
+      traceparent: null,
+      ending: "expired",
+    });
     return { status, failureCode: null };
   });
 }
 
+interface AuthorizationEnd {
+  readonly payment: PaymentState;
+  readonly captures: readonly CaptureState[];
+  readonly now: Date;
+  readonly traceparent: string | null;
+  readonly ending: "voided" | "expired";
+}
+
 /** Writes the end of an authorization that the caller has locked; answers where the payment stands. */
-export async function giveBack(
-  tx: Tx,
-  end: {
-    payment: PaymentState;
-    captures: readonly CaptureState[];
-    now: Date;
-    ending: "voided" | "expired";
-  },
-): Promise<PaymentStatus> {
+export async function giveBack(tx: Tx, end: AuthorizationEnd): Promise<PaymentStatus> {
   const { payment, captures, ending } = end;
   const remainder = endAuthorization(payment, captures, ending);
   const { paymentId, captured } = payment;
@@ -86,11 +101,12 @@ export async function giveBack(
 }
 
 function eventsOf(
-  { payment, now, ending }: { payment: PaymentState; now: Date; ending: "voided" | "expired" },
+  { payment, now, traceparent, ending }: AuthorizationEnd,
   { status, released, lastTransactionId }: Remainder,
 ): OutboxEvent[] {
   const data = eventData(payment);
-  const first = { messageId: uuidv7(), aggregateVersion: payment.version + 1, time: now };
+  const cause = { time: now, traceparent };
+  const first = { messageId: uuidv7(), aggregateVersion: payment.version + 1, ...cause };
   if (status === ending) return [newEvent({ ...first, type: `payment.${ending}`, data })];
   const releasedEvent = newEvent({
     ...first,
@@ -106,7 +122,7 @@ function eventsOf(
     messageId: uuidv7(),
     type: "payment.settled",
     aggregateVersion: payment.version + 2,
-    time: now,
+    ...cause,
     data: { ...data, transactionId: lastTransactionId },
   });
   return [releasedEvent, settledEvent];

@@ -4,6 +4,7 @@ import { getCapture, getRefund } from "../database/part-queries.ts";
 import { readStanding } from "../database/supervision-queries.ts";
 import type { PartStatus } from "../domain/payment.ts";
 import type {
+  CancelPaymentInput,
   CapturePaymentInput,
   CaptureReceipt,
   PaymentInput,
@@ -39,7 +40,7 @@ export interface PaymentActivities {
   readonly readRefund: (input: { refundId: string }) => Promise<PartStanding | null>;
   readonly capturePayment: (input: CapturePaymentInput) => Promise<RecordResult<CaptureReceipt>>;
   readonly voidPayment: (input: VoidPaymentInput) => Promise<RecordResult<VoidReceipt>>;
-  readonly cancelPayment: (input: PaymentReference) => Promise<CancelledPayment | null>;
+  readonly cancelPayment: (input: CancelPaymentInput) => Promise<CancelledPayment | null>;
   readonly expirePayment: (input: PaymentReference) => Promise<PaymentStanding | null>;
   readonly recordRefund: (input: RefundInput) => Promise<RecordResult<RefundReceipt>>;
 }
@@ -73,7 +74,7 @@ export function createPaymentActivities({
     },
     capturePayment: async (input) => await andNotify(capturePayment(database, input)),
     voidPayment: async (input) => await andNotify(voidPayment(database, input)),
-    cancelPayment: async ({ paymentId }) => await andNotify(cancelPayment(database, paymentId)),
+    cancelPayment: async (input) => await andNotify(cancelPayment(database, input)),
     expirePayment: async ({ paymentId }) => await andNotify(expirePayment(database, paymentId)),
     recordRefund: async (input) => await andNotify(recordRefund(database, input)),
   };

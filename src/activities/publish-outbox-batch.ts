@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { claimRows, giveBack, markFailed, markPublished } from "../database/outbox-queries.ts";
-import type { ClaimCursor, ClaimedRow } from "../database/outbox-queries.ts";
+import type { ClaimCursor, ClaimedRow, FailedRow, MarkedRow } from "../database/outbox-queries.ts";
 import type { Tx } from "../database/database.ts";
 import type { AcceptedMessage, Publisher, UnsentMessage } from "../messaging/sns-publisher.ts";
 import { queuesByAggregate, setSuspectsApart, unexplainedClaims } from "./suspects.ts";
@@ -34,13 +34,21 @@ export interface ClaimedBatch {
 }
 
 export interface BatchResult {
+  /** What the broker took, marked or not. */
   readonly published: number;
-  readonly failed: number;
+  readonly marked: readonly MarkedRow[];
+  readonly failures: readonly BatchFailure[];
   readonly lostLeases: number;
-  /** Of each that was marked. */
-  readonly latenciesSeconds: readonly number[];
   /** Why the broker took no more; null where nothing stood in the way. */
   readonly outage: string | null;
+}
+
+/** A message that is at fault itself; dead where it is not tried again. */
+export interface BatchFailure {
+  readonly messageId: string;
+  readonly aggregateId: string;
+  readonly error: string;
+  readonly isDead: boolean;
 }
 
 const ROWS_PER_AGGREGATE_MAX = 10;
@@ -79,25 +87,25 @@ export async function sendBatch(
   const { database } = dependencies;
   const { queues, suspect, buried, apart } = setSuspectsApart(batch.rows);
   if (apart.length > 0) await giveBack(database, apart, batch.leaseToken);
-  for (const row of buried) await markFailed(database, row, batch.leaseToken);
   const sending = new Sending(dependencies, batch);
+  for (const row of buried) await sending.markFailed(row);
   await sending.sendInWaves(queues);
   if (suspect !== null && sending.outage === null) {
     await sending.sendInWaves(queuesByAggregate([suspect]));
   } else if (suspect !== null) {
     sending.unsettled.add(suspect.messageId);
   }
-  const { published, failed, lostLeases, latenciesSeconds, outage, unsettled } = sending;
+  const { published, marked, failures, lostLeases, outage, unsettled } = sending;
   if (unsettled.size > 0) await giveBack(database, [...unsettled], batch.leaseToken);
-  return { published, failed: failed + buried.length, lostLeases, latenciesSeconds, outage };
+  return { published, marked, failures, lostLeases, outage };
 }
 
 /** One batch on its way out, and what became of it so far. */
 class Sending {
   published = 0;
-  failed = 0;
   lostLeases = 0;
-  readonly latenciesSeconds: number[] = [];
+  readonly marked: MarkedRow[] = [];
+  readonly failures: BatchFailure[] = [];
   outage: string | null = null;
   /** Of the rows that waves have taken up: those without a result. */
   readonly unsettled = new Set<string>();
@@ -125,7 +133,12 @@ class Sending {
         const failed = wave.find(({ row }) => row?.messageId === fault.messageId);
         if (failed?.row === undefined) continue;
         queues.delete(failed.aggregate);
-        await this.#markFailed(failed.row, fault.error);
+        const { messageId, attempts } = failed.row;
+        await this.markFailed({
+          messageId,
+          error: fault.error,
+          retryInMs: retryAfter(attempts),
+        });
       }
       advance(queues);
     }
@@ -166,16 +179,21 @@ class Sending {
     const marked = await markPublished(database, accepted, this.#batch.leaseToken);
     this.published += accepted.length;
     this.lostLeases += accepted.length - marked.length;
-    this.latenciesSeconds.push(...marked.map(({ latencySeconds }) => latencySeconds));
+    this.marked.push(...marked);
     for (const { messageId } of accepted) this.unsettled.delete(messageId);
   }
 
-  async #markFailed({ messageId, attempts }: ClaimedRow, error: string): Promise<void> {
-    const { database } = this.#dependencies;
-    const row = { messageId, error, retryInMs: retryAfter(attempts) };
-    await markFailed(database, row, this.#batch.leaseToken);
+  async markFailed(row: FailedRow): Promise<void> {
+    const { messageId, error, retryInMs } = row;
+    await markFailed(this.#dependencies.database, row, this.#batch.leaseToken);
     this.unsettled.delete(messageId);
-    this.failed += 1;
+    const claimed = this.#batch.rows.find((one) => one.messageId === messageId);
+    this.failures.push({
+      messageId,
+      aggregateId: claimed?.aggregateId ?? "",
+      error,
+      isDead: retryInMs === null,
+    });
   }
 }
 

@@ -3,9 +3,9 @@ import { cursorAtStart } from "../database/outbox-queries.ts";
 import type { ClaimCursor } from "../database/outbox-queries.ts";
 import { DomainError } from "../domain/errors.ts";
 import { claimBatch, sendBatch } from "./publish-outbox-batch.ts";
-import type { BatchDependencies, BatchResult, ClaimedBatch } from "./publish-outbox-batch.ts";
+import type { BatchDependencies, ClaimedBatch } from "./publish-outbox-batch.ts";
 import { RelayProgress } from "./relay-progress.ts";
-import type { PublishOutboxSummary } from "./relay-progress.ts";
+import type { PublishOutboxSummary, RelayReport } from "./relay-progress.ts";
 
 export interface PublishOutboxInput {
   readonly fromShard: number;
@@ -19,8 +19,7 @@ export interface PublishOutboxDependencies extends BatchDependencies {
   /** Starts to watch the outbox; `wait` ends at a notification since then, the poll interval, or the signal. */
   watchOutbox(): { wait(signal: AbortSignal): Promise<void> };
   readonly heartbeat: (summary: PublishOutboxSummary) => void;
-  /** Gets what became of each batch. */
-  readonly report: (result: BatchResult) => void;
+  readonly report: RelayReport;
   readonly signal: AbortSignal;
 }
 
@@ -43,8 +42,8 @@ export async function publishOutbox(
   dependencies: PublishOutboxDependencies,
   input: PublishOutboxInput,
 ): Promise<PublishOutboxSummary> {
-  const { heartbeat, signal } = dependencies;
-  const progress = new RelayProgress();
+  const { heartbeat, report, signal } = dependencies;
+  const progress = new RelayProgress(report);
   const pipeline = new Pipeline(dependencies, input, progress);
   const beat = setInterval(() => heartbeat(progress.summary()), HEARTBEAT_INTERVAL_MS);
   const endsAt = Date.now() + input.windowMs;
@@ -147,7 +146,6 @@ class Pipeline {
     try {
       const result = await sendBatch(this.#dependencies, batch);
       this.#progress.add(result);
-      this.#dependencies.report(result);
     } catch (error) {
       try {
         this.#progress.addOutage("database", databaseOutage(error));

@@ -27,6 +27,7 @@ import { parseAmount } from "../domain/money.ts";
 import { assertCapture } from "../domain/payment.ts";
 import type { PaymentParameters, RecordedParameters } from "../domain/payment.ts";
 import { assertText } from "../domain/text.ts";
+import { traceparentOf } from "../domain/trace-context.ts";
 import type { PaymentInput, PaymentReceipt, RecordResult } from "../workflows/messages.ts";
 import { eventData } from "./event-data.ts";
 
@@ -99,6 +100,7 @@ async function record(tx: Tx, input: PaymentInput, now: Date): Promise<RecordPay
   };
   const data = eventData({ ...payment, amount: BigInt(input.amountMinor) });
   const messageId = uuidv7();
+  const traceparent = traceparentOf(input.traceparent);
   const createdAt = await insertPayment(
     tx,
     payment,
@@ -107,6 +109,7 @@ async function record(tx: Tx, input: PaymentInput, now: Date): Promise<RecordPay
       type: "payment.created",
       aggregateVersion: 1,
       time: now,
+      traceparent,
       data,
     }),
   );
@@ -120,6 +123,7 @@ async function record(tx: Tx, input: PaymentInput, now: Date): Promise<RecordPay
         type: "payment.authorized",
         aggregateVersion: 2,
         time: now,
+        traceparent,
         data: authorized,
       }),
     );

@@ -2,8 +2,8 @@ import { cancellationSignal, heartbeat } from "@temporalio/activity";
 import type { OutboxListener } from "../database/outbox-wake-up.ts";
 import { publishOutbox } from "./publish-outbox.ts";
 import type { PublishOutboxInput } from "./publish-outbox.ts";
-import type { PublishOutboxSummary } from "./relay-progress.ts";
-import type { BatchDependencies, BatchResult } from "./publish-outbox-batch.ts";
+import type { PublishOutboxSummary, RelayReport } from "./relay-progress.ts";
+import type { BatchDependencies } from "./publish-outbox-batch.ts";
 
 export interface RelayActivities {
   readonly publishOutbox: (input: PublishOutboxInput) => Promise<PublishOutboxSummary>;
@@ -12,7 +12,7 @@ export interface RelayActivities {
 export interface RelayDependencies extends BatchDependencies {
   readonly listener: OutboxListener;
   readonly pollIntervalMs: number;
-  readonly report: (result: BatchResult) => void;
+  readonly report: RelayReport;
 }
 
 /** The relay's one activity; see `publishOutbox` for what happens when it runs twice. */

@@ -14,8 +14,23 @@ export interface PublishOutboxSummary {
 const BACKOFF_BASE_MS = 200;
 const BACKOFF_CEILING_MS = 5_000;
 
+/** Gets what a relay does; none of it may throw. */
+export interface RelayReport {
+  readonly batch: (result: BatchResult) => void;
+  /** Once where somebody goes away, not at each try. */
+  readonly away: (who: "broker" | "database", reason: string) => void;
+  readonly back: (who: "broker" | "database") => void;
+}
+
+export const UNREPORTED: RelayReport = {
+  batch: () => undefined,
+  away: () => undefined,
+  back: () => undefined,
+};
+
 /** Counts the results of a window and knows whether somebody is away. */
 export class RelayProgress {
+  readonly #report: RelayReport;
   published = 0;
   #failed = 0;
   #lostLeases = 0;
@@ -24,22 +39,29 @@ export class RelayProgress {
   #outage: { readonly who: "broker" | "database"; readonly reason: string } | null = null;
   #outageSince: string | null = null;
 
+  constructor(report: RelayReport) {
+    this.#report = report;
+  }
+
   get isInOutage(): boolean {
     return this.#outage !== null;
   }
 
-  add({ published, failed, lostLeases, outage }: BatchResult): void {
+  add(result: BatchResult): void {
+    const { published, failures, lostLeases, outage } = result;
+    this.#report.batch(result);
     this.published += published;
-    this.#failed += failed;
+    this.#failed += failures.length;
     this.#lostLeases += lostLeases;
     this.#batches += 1;
     if (outage !== null) this.addOutage("broker", outage);
-    else if (published + failed > 0) this.#endOutage();
+    else if (published + failures.length > 0) this.#endOutage();
   }
 
   addOutage(who: "broker" | "database", reason: string): void {
     this.#outages += 1;
     this.#outageSince ??= new Date().toISOString();
+    if (this.#outage?.who !== who) this.#report.away(who, reason);
     this.#outage = { who, reason };
   }
 
@@ -66,6 +88,7 @@ export class RelayProgress {
   }
 
   #endOutage(): void {
+    if (this.#outage !== null) this.#report.back(this.#outage.who);
     this.#outages = 0;
     this.#outage = null;
     this.#outageSince = null;

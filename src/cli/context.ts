@@ -67,6 +67,7 @@ export async function withTemporal<Result>(
   const payments = createPaymentClient({
     client: connection.client,
     uiUrl: settings.temporal.uiUrl,
+    traceparent: () => settings.traceparent,
   });
   try {
     return await work({ ...connection, payments });

@@ -7,7 +7,7 @@ import { createSnsPublisher } from "../messaging/sns-publisher.ts";
 import { contextOf } from "./context.ts";
 import { CALL_MS_MAX, runLetters, withLetters } from "./dlq-run.ts";
 import { operationBy, withOperation } from "./operator.ts";
-import { addCommand, addGroup, integerBetween } from "./options.ts";
+import { addCommand, addGroup, assertUuids, integerBetween } from "./options.ts";
 
 /** `remit dlq status|peek|redrive|discard`. */
 export function registerDlq(program: Command): void {
@@ -136,15 +136,10 @@ function withFilteredOperation(command: Command): Command {
   return withOperation(withFilter(command, 1_000).option("--all", "every letter"));
 }
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 /** @throws DomainError `usage` for an id of an event that is none */
 function filterOf(options: FilterOptions): LetterFilter {
   const { messageId, sqsMessageId, type, payment, malformed } = options;
-  const strays = (messageId ?? []).filter((id) => !UUID.test(id));
-  if (strays.length > 0) {
-    throw new DomainError("usage", `expected ids of messages (UUIDs), found ${strays.join(", ")}`);
-  }
+  assertUuids(messageId ?? [], "messages");
   return {
     ...(messageId === undefined ? {} : { messageIds: messageId }),
     ...(sqsMessageId === undefined ? {} : { sqsMessageIds: sqsMessageId }),

@@ -1,6 +1,8 @@
 import { InvalidArgumentError } from "commander";
 import type { Command } from "commander";
 import { parseDuration } from "../domain/duration.ts";
+import { DomainError } from "../domain/errors.ts";
+import { UUID_PATTERN } from "../domain/ids.ts";
 
 /** Adds a command with what every command has: `--json` and examples under `--help`. */
 export function addCommand(
@@ -27,6 +29,13 @@ export function parseDurationMs(text: string): number {
   const ms = parseDuration(text);
   if (ms === null) throw new InvalidArgumentError("expected a duration such as 30s or 5m");
   return ms;
+}
+
+/** @throws DomainError `usage` that names each id which is none; `of` says what the ids are of */
+export function assertUuids(ids: readonly string[], of: string): void {
+  const strays = ids.filter((id) => !UUID_PATTERN.test(id));
+  if (strays.length === 0) return;
+  throw new DomainError("usage", `expected ids of ${of} (UUIDs), found ${strays.join(", ")}`);
 }
 
 /** Makes a parser for a whole number within bounds. */

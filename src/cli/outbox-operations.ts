@@ -15,7 +15,7 @@ import { ledgerDecisionSignal } from "../workflows/messages.ts";
 import { contextOf, withDatabase, withTemporal } from "./context.ts";
 import type { CommandContext } from "./context.ts";
 import { operationBy, withOperation } from "./operator.ts";
-import { addCommand } from "./options.ts";
+import { addCommand, assertUuids } from "./options.ts";
 
 /** `remit outbox retry|skip|republish`: what a person does to events, with a record of who and why. */
 export function registerOutboxOperations(outbox: Command): void {
@@ -161,14 +161,9 @@ function registerRepublish(outbox: Command): void {
   });
 }
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 /** @throws DomainError `usage` for an id that is none, or without a reason outside of a dry run */
 function operateInput(ids: readonly string[], options: OperateOptions): OperateInput {
-  const strays = ids.filter((id) => !UUID.test(id));
-  if (strays.length > 0) {
-    throw new DomainError("usage", `expected ids of messages (UUIDs), found ${strays.join(", ")}`);
-  }
+  assertUuids(ids, "messages");
   return { messageIds: [...new Set(ids)], ...operationBy(options) };
 }
 

@@ -7,10 +7,10 @@ import type {
   Reconciliation,
   ReconciliationScope,
 } from "../database/reconciliation-queries.ts";
-import { DomainError, ERROR_CODES } from "../domain/errors.ts";
+import { ERROR_CODES } from "../domain/errors.ts";
 import { contextOf, withDatabase } from "./context.ts";
 import { operationBy, withOperation } from "./operator.ts";
-import { addCommand, addGroup, integerBetween } from "./options.ts";
+import { addCommand, addGroup, assertUuids, integerBetween } from "./options.ts";
 import { terminalText } from "./terminal-text.ts";
 
 /** `remit reconciliation run|list|findings|acknowledge`: what the looks at the books found, and what people said of it. */
@@ -88,8 +88,6 @@ function registerFindings(group: Command): void {
     });
 }
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 function registerAcknowledge(group: Command): void {
   withOperation(
     addCommand(group, {
@@ -102,13 +100,7 @@ function registerAcknowledge(group: Command): void {
   ).action(
     async (ids: string[], options: { reason?: string; dryRun?: boolean }, command: Command) => {
       const context = contextOf(command);
-      const strays = ids.filter((id) => !UUID.test(id));
-      if (strays.length > 0) {
-        throw new DomainError(
-          "usage",
-          `expected ids of findings (UUIDs), found ${strays.join(", ")}`,
-        );
-      }
+      assertUuids(ids, "findings");
       const input = { findingIds: [...new Set(ids)], ...operationBy(options) };
       const findings = await withDatabase(
         context.settings(["database"]),

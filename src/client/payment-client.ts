@@ -15,6 +15,8 @@ import { endedWithoutAnswer, isTimeout, isUnavailable, toDomainError } from "./p
 import type { CallContext } from "./payment-failure.ts";
 import { createPaymentOperations } from "./payment-operations.ts";
 import type { PaymentOperations } from "./payment-operations.ts";
+import { traced } from "./trace-source.ts";
+import type { TraceSource } from "./trace-source.ts";
 import { ACCEPT_DEADLINE_MS, assertCallOptions, callUpdate } from "./update-call.ts";
 import { paymentStart, paymentWorkflowType } from "./workflow-starts.ts";
 import type { PaymentWorkflow } from "./workflow-starts.ts";
@@ -65,22 +67,27 @@ export interface PaymentClient extends PaymentOperations {
 export interface PaymentClientOptions {
   readonly client: Client;
   readonly uiUrl?: string | null;
+  readonly traceparent?: TraceSource;
 }
 
 /** Makes a PaymentClient on a connected Temporal client, which stays the caller's to close. */
-export function createPaymentClient({ client, uiUrl }: PaymentClientOptions): PaymentClient {
+export function createPaymentClient({
+  client,
+  uiUrl,
+  traceparent = () => null,
+}: PaymentClientOptions): PaymentClient {
   const { namespace } = client.options;
   const workflowUrl = (workflowId: string): string | null =>
     workflowUrlOf(workflowId, { uiUrl: uiUrl ?? null, namespace });
 
   return {
-    ...createPaymentOperations(client),
+    ...createPaymentOperations(client, traceparent),
     workflowUrl,
 
     async pay(request, { deadlineMs = ACCEPT_DEADLINE_MS, requestId = randomUUID() } = {}) {
       assertCallOptions({ deadlineMs, requestId });
       const parameters = parsePaymentRequest(request);
-      const input = inputOf(parameters, { requestId, deadlineMs });
+      const input = { ...inputOf(parameters, { requestId, deadlineMs }), ...traced(traceparent) };
       const receipt = await accept(client, input);
       const workflowId = workflowIds.payment({
         merchant: parameters.merchant,

@@ -16,6 +16,8 @@ import {
 } from "../workflows/messages.ts";
 import type { CancelReceipt, KeyedRequest, RefundEnd, RefundInput } from "../workflows/messages.ts";
 import { operationFingerprint } from "./fingerprint.ts";
+import { traced } from "./trace-source.ts";
+import type { TraceSource } from "./trace-source.ts";
 import { ACCEPT_DEADLINE_MS, assertCallOptions, callUpdate } from "./update-call.ts";
 import { withinTimeout } from "./wait.ts";
 import { paymentWorkflowType, referenceStart, refundStart } from "./workflow-starts.ts";
@@ -115,7 +117,10 @@ export interface PaymentOperations {
   readonly cancel: (payment: PaymentHandle, options?: CallOptions) => Promise<CancelReceipt>;
 }
 
-export function createPaymentOperations(client: Client): PaymentOperations {
+export function createPaymentOperations(
+  client: Client,
+  traceparent: TraceSource,
+): PaymentOperations {
   return {
     async capture(payment, request, options) {
       const amountMinor = amountOf(request, payment);
@@ -124,7 +129,9 @@ export function createPaymentOperations(client: Client): PaymentOperations {
       const call = keyedCall(payment, request.key, { operation: "capture", parameters, options });
       const receipt = await updateWithStart(client, payment, captureUpdate, {
         ...call,
-        args: [{ ...call.keyed, ...parameters, paymentId: payment.paymentId }],
+        args: [
+          { ...call.keyed, ...traced(traceparent), ...parameters, paymentId: payment.paymentId },
+        ],
       });
       const { requestId, ...answer } = receipt;
       return { ...answer, replayed: requestId !== call.keyed.requestId };
@@ -144,7 +151,7 @@ export function createPaymentOperations(client: Client): PaymentOperations {
       const call = keyedCall(payment, key, { operation: "void", parameters: {}, options });
       const receipt = await updateWithStart(client, payment, voidUpdate, {
         ...call,
-        args: [{ ...call.keyed, paymentId: payment.paymentId }],
+        args: [{ ...call.keyed, ...traced(traceparent), paymentId: payment.paymentId }],
       });
       const { requestId, ...answer } = receipt;
       return { ...answer, replayed: requestId !== call.keyed.requestId };
@@ -157,7 +164,13 @@ export function createPaymentOperations(client: Client): PaymentOperations {
       const parameters = { amountMinor, currency: request.currency ?? null, reason };
       const call = keyedCall(payment, request.key, { operation: "refund", parameters, options });
       const { paymentId } = payment;
-      const input: RefundInput = { ...call.keyed, ...parameters, paymentId, refundId: uuidV7() };
+      const input: RefundInput = {
+        ...call.keyed,
+        ...traced(traceparent),
+        ...parameters,
+        paymentId,
+        refundId: uuidV7(),
+      };
       const start = refundStart(input, payment);
       const { requestId, ...answer } = await callUpdate(client, {
         ...call,
@@ -205,7 +218,7 @@ export function createPaymentOperations(client: Client): PaymentOperations {
       return await updateWithStart(client, payment, cancelUpdate, {
         ...call,
         updateId: `cancel:${uuidV7()}`,
-        args: [{ paymentId: payment.paymentId }],
+        args: [{ paymentId: payment.paymentId, ...traced(traceparent) }],
       });
     },
   };

@@ -43,6 +43,7 @@ export async function runPaymentsFile(input: RunPaymentsFileInput): Promise<numb
         client: createPaymentClient({
           client: connection.client,
           uiUrl: input.settings.temporal.uiUrl,
+          traceparent: () => input.settings.traceparent,
         }),
         concurrency: input.concurrency ?? CONCURRENCY,
         onResult: report.add,

@@ -25,7 +25,8 @@ type StartOptions<Started extends Workflow> = WorkflowStartOptions<Started> & {
 
 const POLICIES = {
   workflowIdConflictPolicy: "USE_EXISTING",
-  // After a run has closed, PostgreSQL decides about its key, in a new run; Temporal's retention then never matters.
+  // Temporal itself answers a repeat from a closed run for as long as it keeps it; without one, a new run asks PostgreSQL.
+  // The two differ after a restore of PostgreSQL alone: docs/operations.md.
   workflowIdReusePolicy: "ALLOW_DUPLICATE",
   // A worker that dies costs its callers this long.
   workflowTaskTimeout: "5s",

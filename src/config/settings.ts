@@ -29,6 +29,8 @@ export interface Settings {
   readonly ledgerQueueUrl: string;
   readonly ledgerDlqUrl: string;
   readonly worker: WorkerSettings;
+  /** W3C Trace Context of what calls this command; its requests carry it on. */
+  readonly traceparent: string | null;
 }
 
 /** What a command can't do without. Temporal has a default and is never missing; a region only where something is made. */
@@ -68,7 +70,7 @@ export function readSettings(reader: EnvReader, input: LoadSettingsInput): Setti
     for (const [name, value] of stackValues(stack)) {
       reader.resolved(name, value, { kind: "stack", where: stackPath });
     }
-    return { ...settingsFromStack(stack), stackPath, worker: readWorkerSettings(reader) };
+    return { ...settingsFromStack(stack), stackPath, ...readUntargeted(reader) };
   }
   if (hasEnvironment) return settingsFromEnvironment(reader, input);
   if (stack !== null || input.dataDir !== undefined) throw stackNotRunning(stackPath);
@@ -98,8 +100,13 @@ export function settingsFromStack(stack: StackFile): Settings {
     topicArn: stack.topicArn,
     ledgerQueueUrl: stack.ledgerQueueUrl,
     ledgerDlqUrl: stack.ledgerDlqUrl,
-    worker: readWorkerSettings(new EnvReader({})),
+    ...readUntargeted(new EnvReader({})),
   };
+}
+
+/** What names no target holds with either source. */
+function readUntargeted(reader: EnvReader): Pick<Settings, "worker" | "traceparent"> {
+  return { worker: readWorkerSettings(reader), traceparent: reader.optional("TRACEPARENT") };
 }
 
 function assertSameTargets(
@@ -147,7 +154,7 @@ function settingsFromEnvironment(
     topicArn,
     ledgerQueueUrl: needed("broker", "REMIT_LEDGER_QUEUE_URL"),
     ledgerDlqUrl: reader.optional("REMIT_LEDGER_DLQ_URL") ?? "",
-    worker: readWorkerSettings(reader),
+    ...readUntargeted(reader),
   };
 }
 

@@ -1,3 +1,5 @@
+import { UUID_PATTERN } from "../domain/ids.ts";
+
 /**
  * Which rows are looked at. Full: all. Recent: the payments that something happened to within the time, with all that
  * belongs to each, and their accounts; what none of Remit's events leads to is seen by a full look alone.
@@ -25,7 +27,6 @@ const SOURCE = /\{(\w+)\}/g;
 function recentSources(seconds: number): string {
   // Of the transaction's start: a volatile clock could not be looked up in an index.
   const since = `now() - ${Math.ceil(seconds)} * interval '1 second'`;
-  const id = "'^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'";
   return `
     recent_inbox AS MATERIALIZED (
       SELECT * FROM remit.inbox WHERE received_at >= ${since}
@@ -39,7 +40,7 @@ function recentSources(seconds: number): string {
     ), recent_outbox_heads AS MATERIALIZED (
       SELECT h.* FROM changed JOIN remit.outbox_heads h USING (aggregate_type, aggregate_id)
     ), changed_id AS MATERIALIZED (
-      SELECT aggregate_type, CASE WHEN aggregate_id ~ ${id} THEN aggregate_id::uuid END AS id
+      SELECT aggregate_type, CASE WHEN aggregate_id ~ '${UUID_PATTERN.source}' THEN aggregate_id::uuid END AS id
         FROM changed
        WHERE aggregate_type IN ('payment', 'refund')
     ), recent_payments AS MATERIALIZED (

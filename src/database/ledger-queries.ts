@@ -30,6 +30,8 @@ export interface ReceivedMessage {
   readonly now: Date;
   /** What the message is about; null where no event of ours has its id. */
   readonly type: LedgerMessageType | null;
+  /** What the event carries of the request that led to it. */
+  readonly traceparent: string | null;
   readonly payment: PaymentState | null;
   /** Of a payment.captured or refund.created. */
   readonly part: PartState | null;
@@ -51,6 +53,7 @@ export async function receiveMessage(tx: Tx, message: Message): Promise<Received
     is_new: boolean;
     now: Date;
     type: LedgerMessageType | null;
+    traceparent: string | null;
     payment: PaymentRow | null;
     part: { id: string; idempotencyKey: string; amount: string; status: PartStatus } | null;
     source: AccountRow | null;
@@ -66,7 +69,7 @@ export async function receiveMessage(tx: Tx, message: Message): Promise<Received
             ON CONFLICT (consumer, message_id) DO NOTHING
         RETURNING message_id
       ), event AS MATERIALIZED (
-        SELECT o.type, CASE o.aggregate_type WHEN 'payment' THEN o.aggregate_id::uuid END AS payment_id,
+        SELECT o.type, o.headers ->> 'traceparent' AS traceparent, CASE o.aggregate_type WHEN 'payment' THEN o.aggregate_id::uuid END AS payment_id,
                CASE o.type WHEN 'payment.captured' THEN (o.payload #>> '{data,captureId}')::uuid END AS capture_id,
                CASE o.aggregate_type WHEN 'refund' THEN o.aggregate_id::uuid END AS refund_id
           FROM remit.outbox o
@@ -91,6 +94,7 @@ export async function receiveMessage(tx: Tx, message: Message): Promise<Received
       SELECT EXISTS (SELECT FROM received) AS is_new,
              clock_timestamp() AS now,
              (SELECT type FROM event) AS type,
+             (SELECT traceparent FROM event) AS traceparent,
              (SELECT ${PAYMENT_JSON} FROM payment p) AS payment,
              (SELECT jsonb_build_object('id', part.id, 'idempotencyKey', part.idempotency_key, 'amount', part.amount::text, 'status', part.status)
                 FROM (SELECT * FROM capture UNION ALL SELECT * FROM refund) part) AS part,
@@ -104,6 +108,7 @@ export async function receiveMessage(tx: Tx, message: Message): Promise<Received
     isNew: row.is_new,
     now: row.now,
     type: row.type,
+    traceparent: row.traceparent,
     payment: row.payment === null ? null : toPaymentState(row.payment),
     part: row.part === null ? null : { ...row.part, amount: BigInt(row.part.amount) },
     source: row.source === null ? null : toAccountState(row.source),

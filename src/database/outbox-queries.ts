@@ -163,6 +163,7 @@ function isAfter(left: ClaimCursor, right: ClaimCursor): boolean {
 
 export interface MarkedRow {
   readonly messageId: string;
+  readonly aggregateId: string;
   /** From its insert to this mark, by PostgreSQL's clock alone. */
   readonly latencySeconds: number;
 }
@@ -185,7 +186,7 @@ export async function markPublished(
                FROM unnest($1::uuid[], $2::text[]) receipt (id, broker_message_id)
               WHERE o.id = receipt.id
                 AND o.lease_token = $3
-          RETURNING o.id AS "messageId", extract(epoch FROM o.published_at - o.created_at)::float8 AS "latencySeconds"`,
+          RETURNING o.id AS "messageId", o.aggregate_id AS "aggregateId", extract(epoch FROM o.published_at - o.created_at)::float8 AS "latencySeconds"`,
     },
     [
       receipts.map(({ messageId }) => messageId),

@@ -1,3 +1,4 @@
+import { UUID_PATTERN } from "../domain/ids.ts";
 import type { Tx } from "./database.ts";
 
 /** Statements of retention: each takes a bounded batch and is a transaction by itself. */
@@ -20,7 +21,7 @@ function isAwaited(row: string): string {
   return `CASE
                WHEN ${row}.status = 'SKIPPED' THEN false
                -- Of no payment or refund, whatever it says: a cast of it would end the purge for ever.
-               WHEN ${row}.aggregate_id !~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN false
+               WHEN ${row}.aggregate_id !~ '${UUID_PATTERN.source}' THEN false
                WHEN ${row}.aggregate_type = 'payment' AND ${row}.type = 'payment.created'
                  THEN EXISTS (SELECT FROM remit.payments p WHERE p.id = ${row}.aggregate_id::uuid AND p.status = 'pending')
                WHEN ${row}.aggregate_type = 'payment' AND ${row}.type = 'payment.captured'

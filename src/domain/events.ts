@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { TRACEPARENT_PATTERN } from "./trace-context.ts";
 
 const minor = z.string().regex(/^[1-9][0-9]{0,17}$/);
 const minorOrZero = z.string().regex(/^(0|[1-9][0-9]{0,17})$/);
@@ -70,6 +71,8 @@ export function eventSchema(type: EventType): z.ZodType {
     time: z.iso.datetime(),
     datacontenttype: z.literal("application/json"),
     dataschema: z.literal(dataSchemaOf(type)),
+    /** CloudEvents' Distributed Tracing extension: of the request that led to the event, where that had one. */
+    traceparent: z.string().regex(TRACEPARENT_PATTERN).optional(),
     data: dataSchemas[type],
   });
 }
@@ -93,6 +96,8 @@ export interface NewEvent<Type extends EventType> {
   readonly type: Type;
   readonly aggregateVersion: number;
   readonly time: Date;
+  /** Of the request that led to it; null where that had none, or nobody asked. */
+  readonly traceparent: string | null;
   readonly data: EventData<Type>;
 }
 
@@ -102,10 +107,12 @@ export function newEvent<Type extends EventType>({
   type,
   aggregateVersion,
   time,
+  traceparent,
   data,
 }: NewEvent<Type>): OutboxEvent {
   const dataschema = dataSchemaOf(type);
   const aggregate = aggregateOf(data);
+  const trace = traceparent === null ? {} : { traceparent };
   return {
     messageId,
     ...aggregate,
@@ -120,11 +127,14 @@ export function newEvent<Type extends EventType>({
       time: time.toISOString(),
       datacontenttype: "application/json",
       dataschema,
+      ...trace,
       data,
     }),
-    headers: JSON.stringify(
-      "capture" in data ? { capture: data.capture, dataschema } : { dataschema },
-    ),
+    headers: JSON.stringify({
+      ...("capture" in data ? { capture: data.capture } : {}),
+      dataschema,
+      ...trace,
+    }),
   };
 }
 

@@ -48,6 +48,9 @@ export const MERCHANT_PATTERN = /^[a-z0-9-]{1,64}$/;
 export const IDEMPOTENCY_KEY_PATTERN = /^[\x21-\x7e]{1,255}$/;
 export const DEFAULT_MERCHANT = "default";
 
+/** As we make and print them; PostgreSQL reads the same pattern. */
+export const UUID_PATTERN = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
 /** `world:<CUR>`, where money enters and leaves; the only kind of account that may go below its overdraft. */
 export function worldAccountCurrency(accountId: string): string | null {
   return /^world:([A-Z]{3})$/.exec(accountId)?.[1] ?? null;

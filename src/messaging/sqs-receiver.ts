@@ -7,6 +7,7 @@ import type { SQSClient } from "@aws-sdk/client-sqs";
 
 export interface ReceivedMessage {
   readonly body: string;
+  readonly sqsMessageId: string;
   readonly receiptHandle: string;
   readonly receiveCount: number;
 }
@@ -52,8 +53,9 @@ export function createSqsReceiver({
           MessageSystemAttributeNames: ["ApproximateReceiveCount"],
         }),
       );
-      return Messages.map(({ Body = "", ReceiptHandle = "", Attributes }) => ({
+      return Messages.map(({ Body = "", MessageId = "", ReceiptHandle = "", Attributes }) => ({
         body: Body,
+        sqsMessageId: MessageId,
         receiptHandle: ReceiptHandle,
         receiveCount: Number(Attributes?.ApproximateReceiveCount ?? 1),
       }));

@@ -16,7 +16,15 @@ export interface IntakeDependencies {
 }
 
 export type IntakeEvent =
-  | { readonly kind: "malformed"; readonly reason: string; readonly receiveCount: number }
+  | {
+      readonly kind: "malformed";
+      readonly reason: string;
+      /** SQS's own: a malformed message has no other. */
+      readonly sqsMessageId: string;
+      readonly receiveCount: number;
+    }
+  /** Delivered once more after its workflow had ended. */
+  | { readonly kind: "again"; readonly messageId: string; readonly receiveCount: number }
   | { readonly kind: "away"; readonly what: "temporal" | "broker"; readonly error: unknown }
   | { readonly kind: "back"; readonly what: "temporal" | "broker" };
 
@@ -62,17 +70,22 @@ export function startLedgerIntake(dependencies: IntakeDependencies): Intake {
   };
 
   async function handle(received: ReceivedMessage): Promise<void> {
-    const parsed = parseMessage(received.body);
+    const { body, sqsMessageId, receiveCount } = received;
+    const parsed = parseMessage(body);
     if (!parsed.ok) {
       // Left to the queue's redrive policy: it comes again until the dead-letter queue has it.
-      report({ kind: "malformed", reason: parsed.reason, receiveCount: received.receiveCount });
+      report({ kind: "malformed", reason: parsed.reason, sqsMessageId, receiveCount });
       return;
     }
     try {
+      const { messageId } = parsed.message;
       const isNew = await dependencies.startLedgerEntry(parsed.message);
       comeBack("temporal");
-      // A count that gets lost is no reason to have the message again.
-      if (!isNew) await dependencies.countDelivery(parsed.message.messageId).catch(() => undefined);
+      if (!isNew) {
+        report({ kind: "again", messageId, receiveCount });
+        // A count that gets lost is no reason to have the message again.
+        await dependencies.countDelivery(messageId).catch(() => undefined);
+      }
       deletes.add(received.receiptHandle);
     } catch (error) {
       goAway("temporal", error);

@@ -1,6 +1,8 @@
 import type { LedgerActivities } from "../activities/ledger-activities.ts";
 import type { PaymentActivities } from "../activities/payment-activities.ts";
 import type { BatchResult } from "../activities/publish-outbox-batch.ts";
+import { UNREPORTED } from "../activities/relay-progress.ts";
+import type { RelayReport } from "../activities/relay-progress.ts";
 import type { RelayActivities } from "../activities/relay-activities.ts";
 import type { Metrics, Operation } from "../observability/metrics.ts";
 
@@ -68,13 +70,17 @@ export function meteredRelay(
   };
 }
 
-export function countBatch(
+export function countRelay(metrics: Metrics): RelayReport {
+  return { ...UNREPORTED, batch: (batch) => countBatch(metrics, batch) };
+}
+
+function countBatch(
   { published, publishFailures, publishLatency, lostLeases, relayOutages }: Metrics,
   batch: BatchResult,
 ): void {
   published.inc(batch.published);
-  publishFailures.inc(batch.failed);
+  publishFailures.inc(batch.failures.length);
   lostLeases.inc(batch.lostLeases);
   if (batch.outage !== null) relayOutages.inc();
-  for (const seconds of batch.latenciesSeconds) publishLatency.observe(seconds);
+  for (const { latencySeconds } of batch.marked) publishLatency.observe(latencySeconds);
 }

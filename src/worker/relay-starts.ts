@@ -1,5 +1,5 @@
 import { WorkflowNotFoundError } from "@temporalio/client";
-import type { Client, WorkflowHandle } from "@temporalio/client";
+import type { Client } from "@temporalio/client";
 import { runningRelayIds } from "../client/running-relays.ts";
 import { rangeOfWorkflowId, workflowIds } from "../domain/ids.ts";
 import type { RelayRange } from "../domain/ids.ts";
@@ -10,7 +10,7 @@ import {
   relayStatusQuery,
 } from "../workflows/messages.ts";
 import type { OutboxRelayInput, RelayState } from "../workflows/messages.ts";
-import { boundedCalls, endStranger } from "./temporal-calls.ts";
+import { boundedCalls, startReplacing } from "./temporal-calls.ts";
 import { WORKFLOW_TASK_TIMEOUT } from "./temporal-starts.ts";
 
 /** What is asked of Temporal about relays. */
@@ -32,20 +32,20 @@ export function createRelayStarts(client: Client): RelayStarts {
     startRelay: async (range, state) => {
       const input: OutboxRelayInput = state === null ? range : { ...range, state };
       const place = { type: WORKFLOW_TYPES.outboxRelay, taskQueue: TASK_QUEUES.relay };
-      const start = async (): Promise<WorkflowHandle> =>
-        await bounded(
-          async () =>
-            await client.workflow.start(place.type, {
-              workflowId: workflowIds.outboxRelay(range),
-              taskQueue: place.taskQueue,
-              args: [input],
-              workflowIdConflictPolicy: "USE_EXISTING",
-              workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
-              staticSummary: `publishes the outbox, shards ${range.fromShard} to ${range.toShard}`,
-            }),
-        );
-      const handle = await start();
-      if (await endStranger({ bounded, handle, place })) await start();
+      const workflowId = workflowIds.outboxRelay(range);
+      await startReplacing(
+        bounded,
+        { handle: client.workflow.getHandle(workflowId), place },
+        async () =>
+          await client.workflow.start(place.type, {
+            workflowId,
+            taskQueue: place.taskQueue,
+            args: [input],
+            workflowIdConflictPolicy: "USE_EXISTING",
+            workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
+            staticSummary: `publishes the outbox, shards ${range.fromShard} to ${range.toShard}`,
+          }),
+      );
     },
     runningRelays: async () => {
       const ids = await bounded(async () => await runningRelayIds(client));

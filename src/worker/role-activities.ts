@@ -1,7 +1,9 @@
 import type { WorkerOptions } from "@temporalio/worker";
 import { guardActivities } from "../activities/activity-failure.ts";
 import { createLedgerActivities } from "../activities/ledger-activities.ts";
+import type { LedgerActivities } from "../activities/ledger-activities.ts";
 import { createPaymentActivities } from "../activities/payment-activities.ts";
+import type { PaymentActivities } from "../activities/payment-activities.ts";
 import { createReconciliationActivities } from "../activities/reconcile.ts";
 import { createRelayActivities } from "../activities/relay-activities.ts";
 import { createRetentionActivities } from "../activities/retention.ts";
@@ -11,7 +13,16 @@ import { createSnsClient } from "../messaging/aws-clients.ts";
 import { watchContact } from "../messaging/publisher-contact.ts";
 import { createSnsPublisher } from "../messaging/sns-publisher.ts";
 import { brokerCheck, listenerCheck, progressCheck } from "./health-checks.ts";
-import { countBatch, meteredLedger, meteredPayments, meteredRelay } from "./metered-activities.ts";
+import {
+  logFailure,
+  loggedLedger,
+  loggedPayments,
+  loggedReconciliation,
+  loggedRelay,
+  loggedRetention,
+  loggedSupervision,
+} from "./logged-activities.ts";
+import { countRelay, meteredLedger, meteredPayments, meteredRelay } from "./metered-activities.ts";
 import { assertRetention } from "./retention-check.ts";
 import type { Role } from "./roles.ts";
 import type { WorkerParts } from "./work-context.ts";
@@ -34,24 +45,29 @@ export function createActivities({
   const notifier = createOutboxNotifier(database.pool);
   const assertQueuesForget = async (): Promise<void> => await assertRetention(settings);
   const guard = <Activities extends object>(activities: Activities): Activities =>
-    guardActivities(activities, (activity, err) =>
-      logger.warn({ activity, err }, "activity failed"),
+    guardActivities(activities, (activity, failed) => logFailure(logger, activity, failed));
+  const payments = (): PaymentActivities =>
+    meteredPayments(metrics, createPaymentActivities({ database, notifier }));
+  const ledger = (): LedgerActivities =>
+    meteredLedger(
+      metrics,
+      createLedgerActivities({ database, notifier, signalDecision: starts.signalDecision }),
     );
   return {
     payments: () => ({
       activities: guard({
-        ...meteredPayments(metrics, createPaymentActivities({ database, notifier })),
-        ...supervision,
+        ...loggedPayments(logger, payments()),
+        ...loggedSupervision(logger, supervision),
       }),
     }),
     ledger: () => ({
       activities: guard({
-        ...meteredLedger(
-          metrics,
-          createLedgerActivities({ database, notifier, signalDecision: starts.signalDecision }),
+        ...loggedLedger(logger, ledger()),
+        ...loggedReconciliation(logger, createReconciliationActivities({ database })),
+        ...loggedRetention(
+          logger,
+          createRetentionActivities({ database, ...settings.worker, assertQueuesForget }),
         ),
-        ...createReconciliationActivities({ database }),
-        ...createRetentionActivities({ database, ...settings.worker, assertQueuesForget }),
       }),
     }),
     relay: () => {
@@ -88,7 +104,7 @@ export function createActivities({
               leaseMs: settings.worker.leaseMs,
               sendTimeoutMs: settings.worker.sendTimeoutMs,
               pollIntervalMs: settings.worker.pollIntervalMs,
-              report: (batch) => countBatch(metrics, batch),
+              report: loggedRelay(logger, countRelay(metrics)),
             }),
           ),
         ),

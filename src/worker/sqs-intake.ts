@@ -66,5 +66,6 @@ function reportIntake(logger: Logger, event: IntakeEvent): void {
   if (event.kind === "back") logger.info(event, "intake goes on");
   else if (event.kind === "away")
     logger.warn({ what: event.what, err: event.error }, "intake waits");
+  else if (event.kind === "again") logger.info(event, "message came again and is absorbed");
   else logger.error(event, "message is malformed and goes to the dead-letter queue");
 }

@@ -17,22 +17,30 @@ export interface Place {
   readonly taskQueue: string;
 }
 
+/** A run under one of Remit's ids that is to be of this type and on this task queue. */
+export interface PlacedRun {
+  readonly handle: WorkflowHandle;
+  readonly place: Place;
+}
+
 /**
- * Ends a run that occupies one of Remit's ids and isn't of its type and task queue, since nobody here would ever work on
- * it; answers whether it did. An id is Remit's alone, so nothing else is lost.
+ * Why a run that occupies one of Remit's ids may be ended: nobody here would ever work on it, and since an id is Remit's
+ * alone nothing else is lost. Null where it is ours.
  */
-export async function endStranger({
-  bounded,
-  handle,
-  place,
-}: {
-  bounded: Bounded;
-  handle: WorkflowHandle;
-  place: Place;
-}): Promise<boolean> {
-  const { type, taskQueue } = await bounded(async () => await handle.describe());
-  if (type === place.type && taskQueue === place.taskQueue) return false;
-  const reason = `expected ${place.type} on ${place.taskQueue}, found ${type} on ${taskQueue}: replaced by the supervisor`;
-  await bounded(async () => await handle.terminate(reason));
-  return true;
+export function whyStranger(run: Place, { type, taskQueue }: Place): string | null {
+  if (run.type === type && run.taskQueue === taskQueue) return null;
+  return `expected ${type} on ${taskQueue}, found ${run.type} on ${run.taskQueue}: replaced by the supervisor`;
+}
+
+/** Starts a run, and once more where a stranger had its id, who is ended; answers what the last start did. */
+export async function startReplacing<Result>(
+  bounded: Bounded,
+  { handle, place }: PlacedRun,
+  start: () => Promise<Result>,
+): Promise<Result> {
+  const started = await bounded(start);
+  const stranger = whyStranger(await bounded(async () => await handle.describe()), place);
+  if (stranger === null) return started;
+  await bounded(async () => await handle.terminate(stranger));
+  return await bounded(start);
 }

@@ -1,12 +1,12 @@
 import { WorkflowExecutionAlreadyStartedError, WorkflowNotFoundError } from "@temporalio/client";
-import type { Client } from "@temporalio/client";
+import type { Client, WorkflowExecutionDescription } from "@temporalio/client";
 import type { LongRuns } from "../activities/supervise.ts";
 import type { Key, RecordedPayment, RecordedRefund } from "../database/supervision-queries.ts";
 import { keyOfWorkflowId, workflowIds } from "../domain/ids.ts";
 import type { IncomingMessage } from "../messaging/envelope.ts";
 import { SEARCH_KEYS, TASK_QUEUES, WORKFLOW_TYPES, overdueUpdate } from "../workflows/messages.ts";
 import type { LedgerDecision, PaymentInput, RefundInput } from "../workflows/messages.ts";
-import { boundedCalls, endStranger } from "./temporal-calls.ts";
+import { boundedCalls, startReplacing, whyStranger } from "./temporal-calls.ts";
 import type { Bounded, Place } from "./temporal-calls.ts";
 
 /** What the worker asks of Temporal: starts that a second call can't double, and hints. */
@@ -90,12 +90,13 @@ async function startAgain(
   bounded: Bounded,
   message: IncomingMessage,
 ): Promise<boolean> {
-  const start = async (): Promise<boolean> =>
-    await bounded(async () => await startLedgerEntry(client, message, "ALLOW_DUPLICATE"));
   const place = { type: WORKFLOW_TYPES.ledgerEntry, taskQueue: TASK_QUEUES.ledger };
   const handle = client.workflow.getHandle(workflowIds.ledgerEntry(message.messageId));
-  if (!(await start())) return false;
-  return (await endStranger({ bounded, handle, place })) ? await start() : true;
+  return await startReplacing(
+    bounded,
+    { handle, place },
+    async () => await startLedgerEntry(client, message, "ALLOW_DUPLICATE"),
+  );
 }
 
 /** What the message says of itself, for finding its run only; a refund's subject is the refund. */
@@ -152,15 +153,18 @@ async function markOverdue(
   } catch (error) {
     // It has ended in the meantime.
     if (error instanceof WorkflowNotFoundError) return;
-    if (!(await endStranger({ bounded, handle, place: placeOf(payment) }))) {
-      const { raw } = await bounded(async () => await handle.describe());
-      const attempt = raw.pendingWorkflowTask?.attempt ?? 0;
-      if (attempt <= FAILED_TASKS_MAX) throw error;
-      const reason = `its workflow task failed ${attempt} times: replaced by the supervisor`;
-      await bounded(async () => await handle.terminate(reason));
-    }
+    const run = await bounded(async () => await handle.describe());
+    const reason = whyStranger(run, placeOf(payment)) ?? whyFailing(run);
+    if (reason === null) throw error;
+    await bounded(async () => await handle.terminate(reason));
   }
   await bounded(async () => await adoptPayment(client, payment));
+}
+
+function whyFailing({ raw }: WorkflowExecutionDescription): string | null {
+  const attempt = raw.pendingWorkflowTask?.attempt ?? 0;
+  if (attempt <= FAILED_TASKS_MAX) return null;
+  return `its workflow task failed ${attempt} times: replaced by the supervisor`;
 }
 
 /** A late refund is rare enough to be looked at even where something runs under its id. */
@@ -173,25 +177,26 @@ async function adoptRefund(
   const place = { type: WORKFLOW_TYPES.refund, taskQueue: TASK_QUEUES.payments };
   const workflowId = workflowIds.refund({ merchant, key: idempotencyKey });
   const input: RefundInput = { ...refund, notAfter: adoptionEnd() };
-  const start = async (): Promise<boolean> =>
-    await startUnlessThere(
-      async () =>
-        await client.workflow.start(place.type, {
-          ...ADOPTION,
-          workflowId,
-          taskQueue: place.taskQueue,
-          args: [input],
-          staticSummary: `refund of payment ${paymentId} (taken up again)`,
-          typedSearchAttributes: [
-            { key: SEARCH_KEYS.paymentId, value: paymentId },
-            { key: SEARCH_KEYS.merchant, value: merchant },
-          ],
-        }),
-    );
-  if (await bounded(start)) return true;
   const handle = client.workflow.getHandle(workflowId);
-  if (!(await endStranger({ bounded, handle, place }))) return false;
-  return await bounded(start);
+  return await startReplacing(
+    bounded,
+    { handle, place },
+    async () =>
+      await startUnlessThere(
+        async () =>
+          await client.workflow.start(place.type, {
+            ...ADOPTION,
+            workflowId,
+            taskQueue: place.taskQueue,
+            args: [input],
+            staticSummary: `refund of payment ${paymentId} (taken up again)`,
+            typedSearchAttributes: [
+              { key: SEARCH_KEYS.paymentId, value: paymentId },
+              { key: SEARCH_KEYS.merchant, value: merchant },
+            ],
+          }),
+      ),
+  );
 }
 
 const ADOPTION = {

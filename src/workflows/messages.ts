@@ -48,6 +48,8 @@ export interface KeyedRequest {
   readonly fingerprint: string;
   /** ISO 8601 time after which the caller no longer waits: a worker that finds it passed records nothing. */
   readonly notAfter: string;
+  /** W3C Trace Context of the caller, passed on to the events; says nothing of what is asked, so no part of the fingerprint. */
+  readonly traceparent?: string;
 }
 
 /** Start argument of `payment` and `manualPayment`. */
@@ -189,6 +191,8 @@ export const captureUpdate = defineUpdate<CaptureReceipt, [CapturePaymentInput]>
 export const captureEndUpdate = defineUpdate<null, [{ captureId: string }]>("captureEnd");
 export const voidUpdate = defineUpdate<VoidReceipt, [VoidPaymentInput]>("void");
 
+export interface CancelPaymentInput extends PaymentReference, Pick<KeyedRequest, "traceparent"> {}
+
 /** How a payment stands after a cancel was tried. */
 export interface CancelReceipt {
   readonly paymentId: string;
@@ -196,7 +200,7 @@ export interface CancelReceipt {
   /** False where it had ended so before. */
   readonly changed: boolean;
 }
-export const cancelUpdate = defineUpdate<CancelReceipt, [PaymentReference]>("cancel");
+export const cancelUpdate = defineUpdate<CancelReceipt, [CancelPaymentInput]>("cancel");
 
 /** Asked by the supervisor under one fixed update id, so once a run: the payment isn't settled in time. */
 export const overdueUpdate = defineUpdate<null, []>("overdue");

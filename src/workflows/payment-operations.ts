@@ -20,6 +20,7 @@ import {
   voidUpdate,
 } from "./messages.ts";
 import type {
+  CancelPaymentInput,
   CapturePaymentInput,
   CaptureReceipt,
   LedgerDecision,
@@ -40,7 +41,7 @@ const voidPayment = remoteStep<VoidPaymentInput, RecordResult<VoidReceipt>>(
   "key + release of the hold + outbox row, in one commit",
 );
 /** Ends the payment unless it is booked. */
-export const cancelPayment = remoteStep<PaymentReference, CancelledPayment | null>(
+export const cancelPayment = remoteStep<CancelPaymentInput, CancelledPayment | null>(
   "cancelPayment",
   "release the hold and end the payment, unless it is booked",
 );
@@ -115,7 +116,7 @@ export function handleOperations(
     cancelUpdate,
     async (request) => {
       const { paymentId } = await own(acceptance, request);
-      const standing = await uncancelled(cancelPayment, { paymentId });
+      const standing = await uncancelled(cancelPayment, { ...request, paymentId });
       const status = standing?.status ?? "failed";
       const changed = standing?.changed === true;
       const refusal = changed ? null : refuseCancel({ paymentId, status });

@@ -1,12 +1,11 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { eventually } from "../support/eventually.ts";
 import type { Flow } from "../support/flow.ts";
 import { plugInto } from "../support/plug.ts";
 import type { Plug } from "../support/plug.ts";
 import { startStrictBroker } from "../support/strict-broker.ts";
-import { environmentOf, workerProcesses } from "../support/worker-process.ts";
+import { untilReady, workerProcesses } from "../support/worker-process.ts";
 import type { WorkerProcess } from "../support/worker-process.ts";
 import { startPrometheus } from "./prometheus-server.ts";
 import type { PrometheusServer } from "./prometheus-server.ts";
@@ -45,7 +44,7 @@ export async function createScene(flow: Flow): Promise<Scene> {
   };
   const prometheus = await startPrometheus(join(dir, "prometheus"));
   const env = {
-    ...environmentOf(flow),
+    ...flow.env,
     AWS_ENDPOINT_URL: `http://127.0.0.1:${broker.port}`,
     REMIT_ADMIN_DATABASE_URL: flow.database.adminUrl,
   };
@@ -71,7 +70,7 @@ export async function createScene(flow: Flow): Promise<Scene> {
         name,
         await processes.start(["--role", ROLES_OF[name]], { ...env, DATABASE_URL: database.href }),
       );
-      await isReady(worker(name));
+      await untilReady(worker(name));
       scrapeAll();
     },
     end: async () => {
@@ -92,14 +91,4 @@ export async function createScene(flow: Flow): Promise<Scene> {
 function endOf(url: string): { host: string; port: number } {
   const { hostname, port } = new URL(url);
   return { host: hostname, port: Number(port) };
-}
-
-async function isReady(worker: WorkerProcess): Promise<void> {
-  await eventually(
-    async () => {
-      const { status, red } = await worker.probe("/readyz");
-      if (status !== 200) throw new Error(`not ready: ${red.join(", ")}`);
-    },
-    { timeoutMs: 60_000 },
-  );
 }

@@ -199,12 +199,12 @@ describe("cancelPayment", () => {
   test("releases the hold of a pending payment; a second call and a late booking change nothing", async () => {
     const { paymentId, message } = await recorded();
     const held = (await getAccount(database().app, "alice"))?.heldMinor ?? 0n;
-    expect(await cancelPayment(database().app, paymentId)).toEqual({
+    expect(await cancelPayment(database().app, { paymentId })).toEqual({
       status: "cancelled",
       failureCode: null,
       changed: true,
     });
-    expect(await cancelPayment(database().app, paymentId)).toEqual({
+    expect(await cancelPayment(database().app, { paymentId })).toEqual({
       status: "cancelled",
       failureCode: null,
       changed: false,
@@ -220,7 +220,7 @@ describe("cancelPayment", () => {
   test("a booking that came first wins", async () => {
     const { paymentId, message } = await recorded();
     await applyLedgerEntries(database().app, message);
-    expect(await cancelPayment(database().app, paymentId)).toEqual({
+    expect(await cancelPayment(database().app, { paymentId })).toEqual({
       status: "settled",
       failureCode: null,
       changed: false,
@@ -232,7 +232,7 @@ describe("cancelPayment", () => {
       const { paymentId, message } = await recorded();
       const [applied, standing] = await Promise.all([
         applyLedgerEntries(database().app, message),
-        cancelPayment(database().app, paymentId),
+        cancelPayment(database().app, { paymentId }),
       ]);
       expect([applied.outcome, standing?.status]).toEqual(
         applied.outcome === "booked" ? ["booked", "settled"] : ["refused", "cancelled"],

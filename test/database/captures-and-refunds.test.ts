@@ -191,11 +191,11 @@ describe("an authorization", () => {
 
   test("cancelled by an operator is voided", async () => {
     const paymentId = await authorized();
-    expect(await cancelPayment(database().app, paymentId)).toMatchObject({
+    expect(await cancelPayment(database().app, { paymentId })).toMatchObject({
       status: "voided",
       changed: true,
     });
-    expect(await cancelPayment(database().app, paymentId)).toMatchObject({
+    expect(await cancelPayment(database().app, { paymentId })).toMatchObject({
       status: "voided",
       changed: false,
     });
@@ -302,7 +302,7 @@ describe("a capture", () => {
       const [capture, voiding, cancelled] = await Promise.all([
         capturePayment(database().app, aCapture(paymentId)),
         voidPayment(database().app, aVoid(paymentId)),
-        cancelPayment(database().app, paymentId),
+        cancelPayment(database().app, { paymentId }),
       ]);
       const wins = [
         capture.outcome === "recorded",
@@ -385,7 +385,7 @@ describe("a refund", () => {
     expect(await refusalOf({ reason: "\u0000" })).toBe("text_invalid");
     await changeAccountStatus(database().app, { accountId: seller, status: "frozen" });
     expect(await refusalOf({ amountMinor: "1" })).toBe("account_frozen");
-    await cancelPayment(database().app, spend.paymentId);
+    await cancelPayment(database().app, { paymentId: spend.paymentId });
   });
 
   test("that the ledger refuses gives its hold back, and the payment can be refunded again", async () => {

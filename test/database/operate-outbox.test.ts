@@ -222,7 +222,7 @@ describe("skipMessages", () => {
       await createdMessage(database().admin, booked.paymentId),
     );
     const cancelled = await paid();
-    await cancelPayment(database().app, cancelled.paymentId);
+    await cancelPayment(database().app, { paymentId: cancelled.paymentId });
     const skipped = await skipMessages(
       database().app,
       operation([booked.messageId, cancelled.messageId]),

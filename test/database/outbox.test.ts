@@ -184,7 +184,7 @@ describe("markPublished", () => {
     expect(await markPublished(database().app, receipt, first.token ?? "")).toEqual([]);
     expect(await row(id)).toMatchObject({ status: "PENDING", broker_message_id: null });
     expect(await markPublished(database().app, receipt, second.token ?? "")).toEqual([
-      { messageId: id, latencySeconds: expect.any(Number) as number },
+      { messageId: id, aggregateId: "fenced", latencySeconds: expect.any(Number) as number },
     ]);
     expect(await row(id)).toMatchObject({
       status: "PUBLISHED",

@@ -272,14 +272,12 @@ describe("two transactions that are each right by themselves", () => {
       await other.query("BEGIN");
       for (const [text, ...values] of end) await one.query(text, values);
       for (const [text, ...values] of book) await other.query(text, values);
+      const { rows } = await other.query<{ pid: number }>("SELECT pg_backend_pid() AS pid");
       const judged = other.query("SET CONSTRAINTS ALL IMMEDIATE").then(
         () => "nothing",
         (error: { constraint?: string }) => error.constraint,
       );
       const isWaiting = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND pid = $1";
-      const { rows } = await one.query<{ pid: number }>(
-        "SELECT pid FROM pg_stat_activity WHERE query = 'SET CONSTRAINTS ALL IMMEDIATE'",
-      );
       await eventually(async () =>
         expect((await clone.app.pool.query(isWaiting, [rows[0]?.pid])).rowCount).toBe(1),
       );

@@ -125,7 +125,7 @@ describe("a reconciliation", () => {
       await expect(look).rejects.toMatchObject({ sqlState: "57014" });
       await locked;
       const { rows } = await blocker.query(
-        "SELECT FROM pg_stat_activity WHERE usename = current_user AND state = 'active' AND pid <> pg_backend_pid()",
+        "SELECT FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user AND state = 'active' AND pid <> pg_backend_pid()",
       );
       expect(rows).toEqual([]);
     } finally {

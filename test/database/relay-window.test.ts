@@ -1,5 +1,6 @@
 import { Client } from "pg";
 import { publishOutbox } from "../../src/activities/publish-outbox.ts";
+import { UNREPORTED } from "../../src/activities/relay-progress.ts";
 import type { PublishOutboxDependencies } from "../../src/activities/publish-outbox.ts";
 import type { PublishOutboxSummary } from "../../src/activities/relay-progress.ts";
 import type {
@@ -66,7 +67,7 @@ function startRelay(
       leaseMs: 10_000,
       sendTimeoutMs: 3_000,
       heartbeat: (summary) => summaries.push(summary),
-      report: () => undefined,
+      report: UNREPORTED,
       signal: stopping.signal,
       watchOutbox: () => ({
         wait: async (signal) => {

@@ -7,7 +7,7 @@ import { buildWithoutEngine } from "../support/dockerfile.ts";
 import { eventually } from "../support/eventually.ts";
 import { useFlow } from "../support/flow.ts";
 import { testServices } from "../support/services.ts";
-import { environmentOf, workerProcesses } from "../support/worker-process.ts";
+import { workerProcesses } from "../support/worker-process.ts";
 
 /** The image as far as it can be had without an engine: its folder, its production dependencies, its command. */
 
@@ -83,7 +83,7 @@ test("built from the Dockerfile's own lines, migrates as its owner, is ready, an
 
   await asAdministrator(rolesFile());
   const env = {
-    ...environmentOf(flow()),
+    ...flow().env,
     DATABASE_URL: databaseUrl("worker"),
     NODE_ENV: "production",
   };

@@ -4,7 +4,7 @@ import { aRequest, openFundedAccounts, useFlow } from "../support/flow.ts";
 import { plugInto } from "../support/plug.ts";
 import type { Plug } from "../support/plug.ts";
 import { testServices } from "../support/services.ts";
-import { environmentOf, workerProcesses } from "../support/worker-process.ts";
+import { untilReady, workerProcesses } from "../support/worker-process.ts";
 import type { Probe, WorkerProcess } from "../support/worker-process.ts";
 
 jest.setTimeout(120_000);
@@ -23,27 +23,20 @@ beforeAll(async () => {
   plugs["broker"] = await plugInto({ host: broker.hostname, port: Number(broker.port) });
   database.port = String(plugs["database"].port);
   worker = await processes.start([], {
-    ...environmentOf(flow()),
+    ...flow().env,
     DATABASE_URL: database.href,
     TEMPORAL_ADDRESS: `127.0.0.1:${plugs["temporal"].port}`,
     AWS_ENDPOINT_URL: `http://127.0.0.1:${plugs["broker"].port}`,
     REMIT_POLL_INTERVAL_MS: "200",
   });
   firstAnswer = await worker.probe("/readyz");
-  await ready(worker);
+  await untilReady(worker);
   await openFundedAccounts(flow());
 });
 afterAll(async () => {
   await processes.end();
   await Promise.all(Object.values(plugs).map(async (plug) => await plug.close()));
 });
-
-async function ready(one: WorkerProcess): Promise<void> {
-  await eventually(
-    async () => expect(await one.probe("/readyz")).toMatchObject({ status: 200, red: [] }),
-    { timeoutMs: 60_000 },
-  );
-}
 
 async function red(name: string, reason: RegExp): Promise<void> {
   await eventually(
@@ -86,7 +79,7 @@ describe("the probes of a worker", () => {
       if (name === "database") await red("listen", /^deaf, connecting again/);
       expect(await worker.probe("/livez")).toMatchObject({ status: 200, ok: true });
       await plugs[name]?.mend();
-      await ready(worker);
+      await untilReady(worker);
     },
   );
 
@@ -97,7 +90,7 @@ describe("the probes of a worker", () => {
     await red("broker", /^SNS takes no events \(.*\), last tried \d+ s ago$/);
     expect(await worker.probe("/livez")).toMatchObject({ status: 200, ok: true });
     await plugs["broker"]?.mend();
-    await ready(worker);
+    await untilReady(worker);
     const end = await flow().payments.waitForEnd(receipt, { timeoutMs: 30_000 });
     expect(end.status).toBe("settled");
   });
@@ -110,7 +103,7 @@ describe("the probes of a worker", () => {
     const receipt = await flow().payments.pay(aRequest());
     await red("progress", /^events wait for \d+ s and nobody takes them: remit relay status$/);
     await relay.executeUpdate("resume", { args: [] });
-    await ready(worker);
+    await untilReady(worker);
     expect(await flow().payments.waitForEnd(receipt, { timeoutMs: 30_000 })).toMatchObject({
       status: "settled",
     });
@@ -130,13 +123,13 @@ describe("the probes of a worker", () => {
 describe("one process a role", () => {
   test("settles a payment, and each is ready by the checks of its own role", async () => {
     const one = async (role: string): Promise<WorkerProcess> =>
-      await processes.start(["--role", role], environmentOf(flow()));
+      await processes.start(["--role", role], flow().env);
     const [payments, relay, ledger] = [
       await one("payments"),
       await one("relay"),
       await one("ledger"),
     ];
-    for (const each of [payments, relay, ledger]) await ready(each);
+    for (const each of [payments, relay, ledger]) await untilReady(each);
     const receipt = await flow().payments.pay(aRequest());
     const end = await flow().payments.waitForEnd(receipt, { timeoutMs: 20_000 });
     const names = async (each: WorkerProcess): Promise<string[]> =>

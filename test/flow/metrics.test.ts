@@ -6,7 +6,7 @@ import { aRequest, openFundedAccounts, useFlow } from "../support/flow.ts";
 import { plugInto } from "../support/plug.ts";
 import type { Plug } from "../support/plug.ts";
 import { testServices } from "../support/services.ts";
-import { environmentOf, workerProcesses } from "../support/worker-process.ts";
+import { untilReady, workerProcesses } from "../support/worker-process.ts";
 import type { WorkerProcess } from "../support/worker-process.ts";
 import { createSnsClient } from "../../src/messaging/aws-clients.ts";
 import { createSnsPublisher } from "../../src/messaging/sns-publisher.ts";
@@ -32,12 +32,12 @@ beforeAll(async () => {
   plugs.broker = await plugInto({ host: broker.hostname, port: Number(broker.port) });
   database.port = String(plugs.database.port);
   worker = await processes.start([], {
-    ...environmentOf(flow()),
+    ...flow().env,
     DATABASE_URL: database.href,
     TEMPORAL_ADDRESS: `127.0.0.1:${plugs.temporal.port}`,
     AWS_ENDPOINT_URL: `http://127.0.0.1:${plugs.broker.port}`,
   });
-  await ready(worker);
+  await untilReady(worker);
   await openFundedAccounts(flow());
   // Before the first look there is no time of one.
   await eventually(
@@ -48,16 +48,6 @@ afterAll(async () => {
   await processes.end();
   await Promise.all(Object.values(plugs).map(async (plug) => await plug?.close()));
 });
-
-async function ready(one: WorkerProcess): Promise<void> {
-  await eventually(
-    async () => {
-      const { red } = await one.probe("/readyz");
-      if (red.length > 0) throw new Error(`not ready: ${red.join(", ")}`);
-    },
-    { timeoutMs: 60_000 },
-  );
-}
 
 interface Documented {
   readonly name: string;
@@ -209,8 +199,8 @@ describe("a scrape", () => {
 
 describe("one process a role", () => {
   test("shows what its role can see, and asks no queue that it may not ask", async () => {
-    const one = await processes.start(["--role", "payments"], environmentOf(flow()));
-    await ready(one);
+    const one = await processes.start(["--role", "payments"], flow().env);
+    await untilReady(one);
     const page = metricsOf(await one.scrape());
     expect(page.get("remit_outbox_events")?.values.size).toBe(2);
     expect(page.has("remit_queue_messages")).toBe(false);

@@ -16,7 +16,7 @@ import { aRequest, openFundedAccounts, useFlow } from "../support/flow.ts";
 import { plugInto } from "../support/plug.ts";
 import type { Plug } from "../support/plug.ts";
 import { testServices } from "../support/services.ts";
-import { environmentOf, workerProcesses } from "../support/worker-process.ts";
+import { untilReady, workerProcesses } from "../support/worker-process.ts";
 import type { WorkerProcesses } from "../support/worker-process.ts";
 
 /** The relay and the intake while what they depend on is away, silent or frozen: real processes, real sockets. */
@@ -42,10 +42,7 @@ afterEach(async () => {
 
 /** Starts a worker of some roles and waits until it polls. */
 async function ready(words: readonly string[], env: Record<string, string>): Promise<void> {
-  const process = await processes.start(words, env);
-  await eventually(async () => expect((await process.probe("/readyz")).ok).toBe(true), {
-    timeoutMs: 60_000,
-  });
+  await untilReady(await processes.start(words, env));
 }
 
 async function plugFor(address: string): Promise<Plug> {
@@ -238,9 +235,9 @@ describe("Temporal away from the consumer", () => {
     const address = `http://${testServices().REMIT_TEST_TEMPORAL_ADDRESS}`;
     const plug = await plugFor(address);
     // The payments and the relay work all the while; only the consumer has lost Temporal.
-    await ready(["--role", "payments,relay"], environmentOf(flow()));
+    await ready(["--role", "payments,relay"], flow().env);
     await ready(["--role", "ledger"], {
-      ...environmentOf(flow()),
+      ...flow().env,
       TEMPORAL_ADDRESS: `127.0.0.1:${plug.port}`,
     });
     await allSettled(await payMany(2));

@@ -4,7 +4,7 @@ import { useFlow } from "../support/flow.ts";
 import { plugInto } from "../support/plug.ts";
 import type { Plug } from "../support/plug.ts";
 import { testServices } from "../support/services.ts";
-import { environmentOf, workerProcesses } from "../support/worker-process.ts";
+import { workerProcesses } from "../support/worker-process.ts";
 import type { WorkerProcess } from "../support/worker-process.ts";
 
 jest.setTimeout(120_000);
@@ -26,7 +26,7 @@ afterAll(async () => {
 /** A ready worker whose polls of the queue get no answer any more, so that a drain has to wait for them. */
 async function workerThatCannotDrain(graceMs: number): Promise<WorkerProcess> {
   const worker = await processes.start([], {
-    ...environmentOf(flow()),
+    ...flow().env,
     AWS_ENDPOINT_URL: `http://127.0.0.1:${broker.port}`,
     REMIT_SHUTDOWN_GRACE_MS: String(graceMs),
   });
@@ -61,7 +61,7 @@ describe("SIGTERM", () => {
   });
 
   test("while it starts is an end in order, too", async () => {
-    const worker = await processes.start([], environmentOf(flow()));
+    const worker = await processes.start([], flow().env);
     worker.child.kill("SIGTERM");
     expect(await worker.ended).toBe(0);
     expect(worker.log()).not.toContain("did not drain");
@@ -71,7 +71,7 @@ describe("SIGTERM", () => {
     const [host = "", port] = testServices().REMIT_TEST_TEMPORAL_ADDRESS.split(":");
     const temporal = await plugInto({ host, port: Number(port) });
     const worker = await processes.start([], {
-      ...environmentOf(flow()),
+      ...flow().env,
       TEMPORAL_ADDRESS: `127.0.0.1:${temporal.port}`,
       REMIT_SHUTDOWN_GRACE_MS: "8000",
     });
@@ -103,9 +103,9 @@ describe("SIGTERM", () => {
 });
 
 test("a health port that is taken is a refusal that names the settings, before anything is connected", async () => {
-  const worker = await processes.start([], environmentOf(flow()));
+  const worker = await processes.start([], flow().env);
   const port = new URL(/"url":"(http:[^"]+)"/.exec(worker.log())?.[1] ?? "").port;
-  await expect(processes.start(["--health-port", port], environmentOf(flow()))).rejects.toThrow(
+  await expect(processes.start(["--health-port", port], flow().env)).rejects.toThrow(
     /REMIT_HEALTH_PORT/,
   );
 });

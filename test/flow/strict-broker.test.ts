@@ -158,8 +158,8 @@ describe("the relay", () => {
   ] as const)("burns nothing in %s, and says so", async (_, fault) => {
     await events(5);
     broker.next("PublishBatch", fault);
-    const { published: sent, failed, outage } = await relayOnce();
-    expect([sent, failed, outage === null]).toEqual([0, 0, false]);
+    const { published: sent, failures, outage } = await relayOnce();
+    expect([sent, failures, outage === null]).toEqual([0, [], false]);
     expect(await standing()).toEqual({ "PENDING 0": 5 });
     expect(await relayOnce()).toMatchObject({ published: 5, outage: null });
   });

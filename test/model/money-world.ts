@@ -149,7 +149,7 @@ export class World {
       );
     } else if (step.do === "cancel") {
       const changed = this.model.cancel(payment);
-      const found = await cancelPayment(app, id);
+      const found = await cancelPayment(app, { paymentId: id });
       same([found?.changed, found?.status], [changed, payment.status]);
     } else if (step.do === "lapse" && payment.isManual) {
       // Its time is over and its timer has not run yet.

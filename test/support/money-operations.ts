@@ -43,7 +43,7 @@ export function refund(paymentId: string, overrides: Partial<RefundInput> = {}):
 
 export function cancel(paymentId: string): Operation {
   return async (database) => {
-    const found = await cancelPayment(database, paymentId);
+    const found = await cancelPayment(database, { paymentId });
     return found?.changed === true ? found.status : "unchanged";
   };
 }

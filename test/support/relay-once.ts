@@ -9,9 +9,10 @@ export async function relayOnce(
   { app }: TestDatabase,
   publisher: Publisher,
   { sendTimeoutMs = 3_000 } = {},
-): Promise<BatchResult & { claimed: number }> {
+): Promise<BatchResult & { claimed: number; failed: number }> {
   const dependencies = { database: app, publisher, leaseMs: 10_000, sendTimeoutMs };
   const range = { fromShard: 0, toShard: 63, cursor: cursorAtStart(0), rowsMax: 100 };
   const batch = await claimBatch(dependencies, range);
-  return { claimed: batch.rows.length, ...(await sendBatch(dependencies, batch)) };
+  const result = await sendBatch(dependencies, batch);
+  return { ...result, claimed: batch.rows.length, failed: result.failures.length };
 }

@@ -4,8 +4,6 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { eventually } from "./eventually.ts";
-import type { Flow } from "./flow.ts";
-import { testServices } from "./services.ts";
 
 /** `remit worker` as an operator runs it, with its probes. */
 export interface WorkerProcess {
@@ -28,7 +26,7 @@ export interface Probe {
 }
 
 export interface WorkerProcesses {
-  start(words?: readonly string[], env?: Record<string, string>): Promise<WorkerProcess>;
+  start(words?: readonly string[], env?: Readonly<Record<string, string>>): Promise<WorkerProcess>;
   end(): Promise<void>;
 }
 
@@ -61,25 +59,21 @@ export function workerProcesses(main = MAIN): WorkerProcesses {
   };
 }
 
-/** What a worker of this flow finds in its environment. */
-export function environmentOf(flow: Flow): Record<string, string> {
-  return {
-    DATABASE_URL: flow.database.url,
-    TEMPORAL_ADDRESS: testServices().REMIT_TEST_TEMPORAL_ADDRESS,
-    TEMPORAL_NAMESPACE: flow.client.options.namespace,
-    AWS_ENDPOINT_URL: flow.aws.endpointUrl ?? "",
-    AWS_REGION: flow.aws.region,
-    AWS_ACCESS_KEY_ID: "local",
-    AWS_SECRET_ACCESS_KEY: "local",
-    REMIT_TOPIC_ARN: flow.topicArn,
-    REMIT_LEDGER_QUEUE_URL: flow.ledgerQueueUrl,
-    REMIT_LEDGER_DLQ_URL: flow.ledgerDlqUrl,
-  };
+/** Waits until every check of its roles holds. */
+export async function untilReady(worker: WorkerProcess): Promise<void> {
+  await eventually(
+    async () => expect(await worker.probe("/readyz")).toMatchObject({ status: 200, red: [] }),
+    { timeoutMs: 60_000 },
+  );
 }
 
 function spawnWorker(
   main: string,
-  { dir, words, env }: { dir: string; words: readonly string[]; env: Record<string, string> },
+  {
+    dir,
+    words,
+    env,
+  }: { dir: string; words: readonly string[]; env: Readonly<Record<string, string>> },
 ): WorkerProcess {
   const child = spawn(process.execPath, [main, "worker", "--health-port", "0", ...words], {
     cwd: dir,

@@ -21,6 +21,7 @@ describe("events", () => {
       type: "payment.created" as const,
       aggregateVersion: 1,
       time: new Date("2026-12-01T00:00:00Z"),
+      traceparent: null,
       data: {
         paymentId: "01a22f9c-e76e-76c9-b249-186963a5a6bd",
         merchant: "default",

@@ -69,6 +69,7 @@ afterEach(async () => {
 function messages(count: number, body = BODY): ReceivedMessage[] {
   return Array.from({ length: count }, (_, index) => ({
     body,
+    sqsMessageId: `m${index}`,
     receiptHandle: `h${index}`,
     receiveCount: 1,
   }));
