@@ -8,6 +8,7 @@ import { processOutput } from "./context.ts";
 import { registerDemo } from "./demo.ts";
 import { registerDev } from "./dev.ts";
 import { registerDlq } from "./dlq.ts";
+import { registerDoctor } from "./doctor.ts";
 import { registerInbox } from "./inbox.ts";
 import { registerMigrate } from "./migrate.ts";
 import { registerOutbox } from "./outbox.ts";
@@ -61,6 +62,7 @@ const REGISTERS = [
   registerDlq,
   registerInbox,
   registerVerify,
+  registerDoctor,
   registerReconciliation,
   registerMigrate,
   registerAws,

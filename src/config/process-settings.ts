@@ -1,5 +1,6 @@
 import { EnvReader } from "./env-reader.ts";
-import { showSettings } from "./inspect-settings.ts";
+import { inspectSettings, showSettings } from "./inspect-settings.ts";
+import type { SettingsView } from "./inspect-settings.ts";
 import { loadSettings } from "./settings.ts";
 import type { LoadSettingsInput, Settings } from "./settings.ts";
 import { hasTargets } from "./targets.ts";
@@ -21,4 +22,11 @@ export function showEnvironmentSettings({
   dataDir,
 }: Pick<LoadSettingsInput, "dataDir">): ReturnType<typeof showSettings> {
   return showSettings({ env: process.env, cwd: process.cwd(), dataDir, needs: [] });
+}
+
+/** The same with all that is wrong in it, and with what a worker can't do without. */
+export function inspectEnvironmentSettings({
+  dataDir,
+}: Pick<LoadSettingsInput, "dataDir">): SettingsView {
+  return inspectSettings({ env: process.env, cwd: process.cwd(), dataDir });
 }

@@ -61,7 +61,7 @@ function unreachable(cause: unknown, reason: string): DomainError {
 /** pg rejects queries of a lost connection with plain Errors; their text is all there is to tell them by. */
 export function isConnectionLoss(error: unknown): error is Error {
   return chainOf(error).some(({ message }) =>
-    /Connection terminated|timeout exceeded when trying to connect|not queryable|Client was closed|Query read timeout/.test(
+    /Connection terminated|timeout exceeded when trying to connect|timeout expired|not queryable|Client was closed|Query read timeout/.test(
       message ?? "",
     ),
   );

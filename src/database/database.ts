@@ -34,9 +34,15 @@ export interface DatabaseOptions {
 
 /** Longest that one statement may take and that a lock may be waited for, in ms: far below the activities' time-outs. */
 const STATEMENT_TIMEOUT_MS = 5_000;
+const LOCK_TIMEOUT_MS = 2_000;
+/** What each session asks the server to hold to; behind a pooler that swallows it the role must say the same. */
+export const SESSION_TIMEOUTS = {
+  statement_timeout: STATEMENT_TIMEOUT_MS,
+  lock_timeout: LOCK_TIMEOUT_MS,
+  idle_in_transaction_session_timeout: STATEMENT_TIMEOUT_MS,
+} as const;
 /** A half-open connection answers nothing, not even that a statement took too long. */
 const ANSWER_TIMEOUT_MS = 7_000;
-const LOCK_TIMEOUT_MS = 2_000;
 const CONNECT_TIMEOUT_MS = 3_000;
 /** A deadlock or a serialisation failure is the database's request to try again; three times is plenty for short work. */
 const CONFLICT_ATTEMPTS_MAX = 4;
@@ -47,9 +53,7 @@ export function createDatabase({ url, poolMax, applicationName }: DatabaseOption
     max: poolMax,
     application_name: applicationName,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    statement_timeout: STATEMENT_TIMEOUT_MS,
-    lock_timeout: LOCK_TIMEOUT_MS,
-    idle_in_transaction_session_timeout: STATEMENT_TIMEOUT_MS,
+    ...SESSION_TIMEOUTS,
     query_timeout: ANSWER_TIMEOUT_MS,
     keepAlive: true,
   });

@@ -20,6 +20,8 @@ export interface MigrationInput {
 export interface MigrationStatus {
   readonly applied: readonly string[];
   readonly pending: readonly string[];
+  /** How many have run of which this version knows nothing: a newer one has migrated. */
+  readonly unknown: number;
 }
 
 /**
@@ -69,7 +71,11 @@ async function statusOf(client: Client): Promise<MigrationStatus> {
       );
     }
   }
-  return { applied: names.slice(0, rows.length), pending: names.slice(rows.length) };
+  return {
+    applied: names.slice(0, rows.length),
+    pending: names.slice(rows.length),
+    unknown: Math.max(0, rows.length - files.length),
+  };
 }
 
 function migrationNames(): string[] {

@@ -18,7 +18,7 @@ export async function findQueue(sqs: SQSClient, name: string): Promise<Queue | n
     const { QueueUrl: url = "" } = await sqs.send(new GetQueueUrlCommand({ QueueName: name }));
     return await readQueue(sqs, { name, url });
   } catch (error) {
-    if (isMissing(error)) return null;
+    if (isMissingQueue(error)) return null;
     throw error;
   }
 }
@@ -40,7 +40,8 @@ export async function setQueueAttributes(
   await sqs.send(new SetQueueAttributesCommand({ QueueUrl: url, Attributes: attributes }));
 }
 
-async function readQueue(
+/** A queue as it is. */
+export async function readQueue(
   sqs: SQSClient,
   { name, url }: { name: string; url: string },
 ): Promise<Queue> {
@@ -50,7 +51,8 @@ async function readQueue(
   return { name, url, arn: attributes["QueueArn"] ?? "", attributes };
 }
 
-function isMissing(error: unknown): boolean {
+/** Whether SQS says that there is no such queue. */
+export function isMissingQueue(error: unknown): boolean {
   return (
     error instanceof Error &&
     /^(QueueDoesNotExist|AWS\.SimpleQueueService\.NonExistentQueue)$/.test(error.name)

@@ -29,7 +29,7 @@ export const POLL_SECONDS = 5;
  * Ours, whatever the queue's own is. What is received has its start or its end within a third of it (each call has a
  * deadline), so nothing has to be prolonged; a dead worker's messages come again after it.
  */
-const VISIBILITY_SECONDS = 30;
+export const VISIBILITY_SECONDS = 30;
 
 /** Polls on one client and answers on another, so that open long polls never use up the sockets of the deletes. */
 export function createSqsReceiver({

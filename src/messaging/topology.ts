@@ -43,7 +43,7 @@ export interface TopologyReport {
 }
 
 /** What the ledger books. An automatic payment is booked from its creation, a manual one from its captures. */
-const LEDGER_FILTER = {
+export const LEDGER_FILTER = {
   $or: [
     { type: ["payment.created"], capture: ["automatic"] },
     { type: ["payment.captured", "refund.created"] },
@@ -179,7 +179,7 @@ class Setup {
   ): [string, string][] {
     return Object.entries(asTexts(wanted)).filter(([attribute, to]) => {
       const from = found[attribute] ?? null;
-      if (isSame(from, to)) return false;
+      if (isSameAttribute(from, to)) return false;
       this.#changes.push({ resource, action: "change", attribute, from, to });
       return true;
     });
@@ -214,16 +214,22 @@ function encryption({ attributes }: Queue): Record<string, string> {
   return attributes["KmsMasterKeyId"] === undefined ? { SqsManagedSseEnabled: "true" } : {};
 }
 
-/** Lets our topic send, and nobody else by this statement. */
-function policyOf(queue: Queue, topicArn: string): unknown {
-  const statement = {
+/** Lets our topic send to the queue, and nobody else by this statement. */
+function sendStatement({ queueArn, topicArn }: { queueArn: string; topicArn: string }): {
+  readonly Sid: string;
+} & Record<string, unknown> {
+  return {
     Sid: STATEMENT_ID,
     Effect: "Allow",
     Principal: { Service: "sns.amazonaws.com" },
     Action: "sqs:SendMessage",
-    Resource: queue.arn,
+    Resource: queueArn,
     Condition: { ArnEquals: { "aws:SourceArn": topicArn } },
   };
+}
+
+function policyOf(queue: Queue, topicArn: string): unknown {
+  const statement = sendStatement({ queueArn: queue.arn, topicArn });
   const existing = parseJson(queue.attributes["Policy"] ?? null) as {
     Statement?: { Sid?: string }[];
   } | null;
@@ -241,7 +247,7 @@ function asTexts(attributes: Record<string, unknown>): Record<string, string> {
 }
 
 /** AWS answers a document with other spaces and orders than it was given, and a number as text or the other way. */
-function isSame(found: string | null, wanted: string): boolean {
+export function isSameAttribute(found: string | null, wanted: string): boolean {
   if (found === wanted) return true;
   return isDeepStrictEqual(withTextNumbers(parseJson(found)), withTextNumbers(parseJson(wanted)));
 }
