@@ -1,6 +1,6 @@
-import { fork } from "node:child_process";
+import { execFileSync, fork } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
@@ -11,9 +11,43 @@ export interface OwnPostgres {
   readonly stop: () => Promise<void>;
 }
 
-/** By a process of its own, since jest can't load the package that brings the server. */
+interface Stoppable extends OwnPostgres {
+  readonly stop: (options?: { keep?: boolean }) => Promise<void>;
+}
+
+/** A primary and a hot standby that streams from it. */
+export interface OwnPair {
+  readonly primary: OwnPostgres;
+  readonly standby: OwnPostgres;
+}
+
 export async function startOwnPostgres(): Promise<OwnPostgres> {
-  const dir = mkdtempSync(join(tmpdir(), "remit-postgres-"));
+  return await startIn(newDir());
+}
+
+/** The standby is a copy of the primary's folder, made while that was stopped. */
+export async function startOwnPair(): Promise<OwnPair> {
+  const [primaryDir, standbyDir] = [newDir(), newDir()];
+  const first = await startIn(primaryDir);
+  await first.stop({ keep: true });
+  execFileSync("cp", ["-a", join(primaryDir, "data"), standbyDir]);
+  const primary = await startIn(primaryDir);
+  const { hostname, port, username, password } = new URL(primary.adminUrl);
+  const source = `host=${hostname} port=${port} user=${username} password=${password}`;
+  appendFileSync(
+    join(standbyDir, "data", "postgresql.auto.conf"),
+    `primary_conninfo = '${source}'\n`,
+  );
+  writeFileSync(join(standbyDir, "data", "standby.signal"), "");
+  return { primary, standby: await startIn(standbyDir) };
+}
+
+function newDir(): string {
+  return mkdtempSync(join(tmpdir(), "remit-postgres-"));
+}
+
+/** By a process of its own, since jest can't load the package that brings the server. */
+async function startIn(dir: string): Promise<Stoppable> {
   const child = fork(resolve("test/support/own-postgres-main.ts"), [dir]);
   const exited = once(child, "exit");
   const adminUrl = await Promise.race([
@@ -22,10 +56,10 @@ export async function startOwnPostgres(): Promise<OwnPostgres> {
   ]);
   return {
     adminUrl,
-    stop: async () => {
+    stop: async ({ keep = false } = {}) => {
       child.disconnect();
       await exited;
-      rmSync(dir, { recursive: true });
+      if (!keep) rmSync(dir, { recursive: true });
     },
   };
 }
