@@ -4,6 +4,8 @@ import { applyLedgerEntries } from "../src/activities/apply-ledger-entries.ts";
 import { recordPayment } from "../src/activities/record-payment.ts";
 import type { Database } from "../src/database/database.ts";
 import { verify } from "../src/database/invariants.ts";
+import { fingerprintOf } from "../src/domain/fingerprint.ts";
+import type { PaymentParameters } from "../src/domain/payment.ts";
 import { ACCOUNTS, PAYMENTS, RECENT_PAYMENTS, filled } from "./history.ts";
 import { closedLoop } from "./load.ts";
 import type { BenchOptions } from "./options.ts";
@@ -78,17 +80,20 @@ async function payAndBook(
   database: Database,
   accounts: { source: string; destination: string },
 ): Promise<void> {
-  const result = await recordPayment(database, {
+  const parameters: PaymentParameters = {
     ...accounts,
     merchant: "default",
     idempotencyKey: randomUUID(),
-    paymentId: uuidv7(),
-    requestId: randomUUID(),
-    fingerprint: "0".repeat(64),
     amountMinor: "1",
     currency: "EUR",
     capture: "automatic",
     description: null,
+  };
+  const result = await recordPayment(database, {
+    ...parameters,
+    paymentId: uuidv7(),
+    requestId: randomUUID(),
+    fingerprint: fingerprintOf(parameters),
     notAfter: new Date(Date.now() + 60_000).toISOString(),
   });
   if (result.outcome !== "recorded" || result.messageId === undefined) {

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { v7 as uuidv7 } from "uuid";
 import { recordPayment } from "../../src/activities/record-payment.ts";
-import { fingerprintOf } from "../../src/client/fingerprint.ts";
+import { fingerprintOf } from "../../src/domain/fingerprint.ts";
 import { createAccount } from "../../src/database/account-queries.ts";
 import { verify } from "../../src/database/invariants.ts";
 import { createOutboxListener, createOutboxNotifier } from "../../src/database/outbox-wake-up.ts";

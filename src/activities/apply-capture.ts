@@ -8,11 +8,11 @@ import { newEvent } from "../domain/events.ts";
 import type { OutboxEvent } from "../domain/events.ts";
 import type { PaymentStatus } from "../domain/payment.ts";
 import { refusalOf } from "./due-booking.ts";
-import type { AppliedMessage, DuePart } from "./due-booking.ts";
+import type { Applied, DuePart } from "./due-booking.ts";
 import { eventData } from "./event-data.ts";
 
 /** Books a capture, or gives it back where the ledger refuses it; the last one of a payment settles it. */
-export async function applyCapture(tx: Tx, due: DuePart): Promise<AppliedMessage> {
+export async function applyCapture(tx: Tx, due: DuePart): Promise<Applied> {
   const { payment, part, source, destination } = due;
   const refusal = refusalOf(due, { debited: source, credited: destination, amount: part.amount });
   const end =

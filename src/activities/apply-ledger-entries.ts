@@ -4,7 +4,7 @@ import type { Database, Tx } from "../database/database.ts";
 import { violatedConstraint } from "../database/database-error.ts";
 import { readBooking, receiveMessage, refuseMessage } from "../database/ledger-queries.ts";
 import { bookPayment } from "../database/posting-queries.ts";
-import type { Message } from "../database/ledger-queries.ts";
+import type { Message, ReceivedMessage } from "../database/ledger-queries.ts";
 import { changePayment } from "../database/change-queries.ts";
 import type { Refusal } from "../domain/decisions.ts";
 import { newEvent } from "../domain/events.ts";
@@ -12,7 +12,7 @@ import { traceparentOf } from "../domain/trace-context.ts";
 import { applyCapture } from "./apply-capture.ts";
 import { applyRefund } from "./apply-refund.ts";
 import { refusalOf } from "./due-booking.ts";
-import type { AppliedMessage, Due } from "./due-booking.ts";
+import type { Applied, AppliedMessage, Due } from "./due-booking.ts";
 import { eventData } from "./event-data.ts";
 
 /** An account may close between the decision and the posting: the second look then refuses. Twice can't be by chance. */
@@ -55,8 +55,18 @@ async function applyMessage(
 ): Promise<AppliedMessage> {
   const received = await receiveMessage(tx, message);
   if (!received.isNew) return await answerAgain(tx, message);
-  const { type, payment, part, source, destination, now } = received;
+  const { type } = received;
   const traceparent = traceparentOf(received.traceparent);
+  const applied = await decide(tx, message, { ...received, traceparent, refusal });
+  return { ...applied, event: type === null ? null : { type, traceparent } };
+}
+
+async function decide(
+  tx: Tx,
+  message: Message,
+  received: ReceivedMessage & { refusal: Refusal | null },
+): Promise<Applied> {
+  const { type, payment, part, source, destination, now, traceparent, refusal } = received;
   if (type === null || payment === null || source === null || destination === null) {
     // No event of ours has this id: nothing is touched, and the inbox keeps what came.
     return await refuse(tx, { message, error: "message_unknown", payment: null });
@@ -73,7 +83,7 @@ async function applyMessage(
   return await apply(tx, { ...due, part });
 }
 
-async function applyPayment(tx: Tx, message: Message, due: Due): Promise<AppliedMessage> {
+async function applyPayment(tx: Tx, message: Message, due: Due): Promise<Applied> {
   const { payment, source, destination } = due;
   if (payment.status !== "pending" || payment.capture !== "automatic") {
     return await refuse(tx, { message, error: `payment_is_${payment.status}`, payment });
@@ -84,10 +94,7 @@ async function applyPayment(tx: Tx, message: Message, due: Due): Promise<Applied
   return await book(tx, due);
 }
 
-async function book(
-  tx: Tx,
-  { messageId, payment, now, traceparent }: Due,
-): Promise<AppliedMessage> {
+async function book(tx: Tx, { messageId, payment, now, traceparent }: Due): Promise<Applied> {
   const transactionId = uuidv7();
   const event = newEvent({
     messageId: uuidv7(),
@@ -116,7 +123,7 @@ async function fail(
   tx: Tx,
   { messageId, payment, now, traceparent }: Due,
   code: string,
-): Promise<AppliedMessage> {
+): Promise<Applied> {
   await refuseMessage(tx, messageId, code);
   const { paymentId } = payment;
   const event = newEvent({
@@ -153,6 +160,7 @@ async function answerAgain(tx: Tx, { messageId }: Message): Promise<AppliedMessa
     paymentId: booking.payment?.paymentId ?? null,
     transactionId: booking.transactionId,
     error: booking.error,
+    event: booking.event,
     payment: booking.refund === null ? booking.payment : null,
     ...(booking.captureId === null ? {} : { captureId: booking.captureId }),
     ...(booking.refund === null ? {} : { refund: booking.refund }),
@@ -163,7 +171,7 @@ async function answerAgain(tx: Tx, { messageId }: Message): Promise<AppliedMessa
 async function refuse(
   tx: Tx,
   { message, error, payment }: { message: Message; error: string; payment: Due["payment"] | null },
-): Promise<AppliedMessage> {
+): Promise<Applied> {
   await refuseMessage(tx, message.messageId, error);
   return {
     outcome: "refused",

@@ -5,10 +5,10 @@ import { postTransfer } from "../database/posting-queries.ts";
 import { endRefund } from "../database/change-queries.ts";
 import { newEvent } from "../domain/events.ts";
 import { refusalOf } from "./due-booking.ts";
-import type { AppliedMessage, DuePart } from "./due-booking.ts";
+import type { Applied, DuePart } from "./due-booking.ts";
 
 /** Books a refund from the payment's destination to its source, or gives the reserved amount back where the ledger refuses it. */
-export async function applyRefund(tx: Tx, due: DuePart): Promise<AppliedMessage> {
+export async function applyRefund(tx: Tx, due: DuePart): Promise<Applied> {
   const { messageId, payment, part, source, destination, now, traceparent } = due;
   const { paymentId, merchant, currency } = payment;
   const { idempotencyKey } = part;

@@ -5,6 +5,7 @@ import type { OperationClaim, StandingOperation } from "../database/operation-qu
 import { refuseKey } from "../database/record-queries.ts";
 import type { PaymentState, Refusal } from "../domain/decisions.ts";
 import { DomainError } from "../domain/errors.ts";
+import { operationFingerprint } from "../domain/fingerprint.ts";
 import { assertIdempotencyKey } from "../domain/ids.ts";
 import { parseAmount } from "../domain/money.ts";
 import { assertText } from "../domain/text.ts";
@@ -27,6 +28,11 @@ export async function decideOnce<Receipt extends object>(
   claim: OperationClaim,
   { decide, receiptOf, messageId }: KeyedOperation<Receipt>,
 ): Promise<RecordResult<Receipt>> {
+  const { operation, parameters, idempotencyKey, fingerprint, requestId } = claim;
+  if (fingerprint !== operationFingerprint(operation, { ...parameters, idempotencyKey })) {
+    const message = "fingerprint: expected the one of these parameters";
+    return { outcome: "malformed", code: "usage", message, requestId };
+  }
   return await inTransaction(database, async (tx) => {
     const { isNew, payment } = await claimOperation(tx, claim);
     if (!isNew) return await answerAgain(tx, claim, receiptOf);
@@ -35,8 +41,8 @@ export async function decideOnce<Receipt extends object>(
       const ledgerWaits = messageId === undefined ? {} : { messageId };
       return { outcome: "recorded", receipt: decision, ...ledgerWaits };
     }
-    const { merchant, idempotencyKey: key, parameters, paymentId, requestId } = claim;
-    await refuseKey(tx, { merchant, key }, { ...decision, parameters, paymentId });
+    const { merchant, paymentId } = claim;
+    await refuseKey(tx, { merchant, key: idempotencyKey }, { ...decision, parameters, paymentId });
     return { outcome: "refused", ...decision, requestId };
   });
 }

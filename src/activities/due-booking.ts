@@ -25,6 +25,9 @@ export function refusalOf(
   return refusal ?? refuseBooking(posting);
 }
 
+/** What became of a message that was due; whoever received it knows its event. */
+export type Applied = Omit<AppliedMessage, "event">;
+
 /** The same of a capture or refund that is on its way. */
 export interface DuePart extends Due {
   readonly part: PartState;
@@ -32,6 +35,8 @@ export interface DuePart extends Due {
 
 /** The decision about a message and how its payment stands, for the hint to the workflow that waits for it. */
 export interface AppliedMessage extends LedgerEntryEnd {
+  /** As the outbox has it, whatever the message said of itself; null where no event of ours has its id. */
+  readonly event: { readonly type: string; readonly traceparent: string | null } | null;
   readonly payment: {
     readonly merchant: string;
     readonly idempotencyKey: string;

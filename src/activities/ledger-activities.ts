@@ -15,6 +15,8 @@ export interface LedgerDependencies {
   readonly notifier: OutboxNotifier;
   /** Hints to the workflow of a payment or refund; resolves also where it is gone. */
   readonly signalDecision: (workflowId: string, decision: LedgerDecision) => Promise<void>;
+  /** Gets each decision once it is committed; must not throw. */
+  readonly report: (messageId: string, applied: AppliedMessage) => void;
 }
 
 /**
@@ -25,11 +27,13 @@ export function createLedgerActivities({
   database,
   notifier,
   signalDecision,
+  report,
 }: LedgerDependencies): LedgerActivities {
   return {
     async applyLedgerEntries(input) {
       const applied = await applyLedgerEntries(database, input);
       notifier.notify();
+      report(input.messageId, applied);
       const hint = hintOf(applied, input.messageId);
       if (hint !== null) await signalDecision(hint.workflowId, hint.decision);
       const { outcome, repeated, paymentId, transactionId, error } = applied;

@@ -57,7 +57,7 @@ export function createReconciliationActivities({
 
 /** A program that looks by itself waits for longer than a person: an event that is late by a minute mends itself. */
 const GRACE_SECONDS = 300;
-/** Each broken row becomes a finding; more of one invariant are counted. */
+/** Each broken row becomes a finding; how many more there are of one invariant is one by itself, so that none is silent. */
 const FINDINGS_MAX = 200;
 const EXAMPLES_MAX = 5;
 /** A look begins before the last one did, so that what was committed meanwhile isn't missed. */
@@ -108,14 +108,18 @@ export async function reconcile(
 
 function scopeOf(scope: ReconciliationScope, sinceLastSeconds: number | null): Scope {
   if (scope === "full") return { kind: "full" };
-  const seconds = (sinceLastSeconds ?? RECENT_SECONDS_MAX) + OVERLAP_SECONDS;
+  // A last look in the future says that the clock was set back: nobody knows how much was looked at.
+  const isKnown = sinceLastSeconds !== null && sinceLastSeconds >= 0;
+  const seconds = (isKnown ? sinceLastSeconds : RECENT_SECONDS_MAX) + OVERLAP_SECONDS;
   return { kind: "recent", seconds: Math.min(seconds, RECENT_SECONDS_MAX) };
 }
 
 function seenIn({ invariants }: VerifyReport): Seen[] {
-  return invariants.flatMap(({ number, examples }) =>
-    examples.map((what) => ({ invariant: number, what })),
-  );
+  return invariants.flatMap(({ number, violations, examples }) => {
+    const more = violations - examples.length;
+    const rest = more === 0 ? [] : [`${more} more rows break it`];
+    return [...examples, ...rest].map((what) => ({ invariant: number, what }));
+  });
 }
 
 /** Of an invariant with more breaks than findings, one that wasn't named may still be broken. */

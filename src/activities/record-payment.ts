@@ -17,6 +17,7 @@ import type { AccountState } from "../domain/decisions.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { ErrorCode } from "../domain/errors.ts";
 import { newEvent } from "../domain/events.ts";
+import { fingerprintOf } from "../domain/fingerprint.ts";
 import {
   assertAccountId,
   assertIdempotencyKey,
@@ -207,6 +208,10 @@ function refuseMalformed(input: PaymentInput): { code: ErrorCode; message: strin
     parseAmount({ amountMinor: input.amountMinor, currency: input.currency });
     assertCapture(input, "capture");
     if (input.description !== null) assertText(input.description, "description");
+    // Kept for ever as what the key stands for: of other parameters it would answer somebody else's request with this one.
+    if (input.fingerprint !== fingerprintOf(parametersOf(input))) {
+      throw new DomainError("usage", "fingerprint: expected the one of these parameters");
+    }
     return null;
   } catch (error) {
     if (error instanceof DomainError) return { code: error.code, message: error.message };

@@ -5,6 +5,7 @@ import { money, whatHappened } from "./explain-events.ts";
 import type { PaymentHappening } from "./explain-events.ts";
 import { whatIsNext } from "./explain-next.ts";
 import type { NextStep } from "./explain-next.ts";
+import { terminalLines } from "./terminal-text.ts";
 
 /** The story of a payment, each part ready to be printed or sent as JSON. */
 export interface PaymentStory extends Pick<
@@ -106,7 +107,7 @@ function workflowIdsOf({ payment, refunds, messages, transactions }: PaymentFact
 /** The story as lines for a person. */
 export function storyText(story: PaymentStory): string {
   const { paymentId, status, summary, happened, workflows } = story;
-  return [
+  return terminalLines([
     `payment ${paymentId}: ${status}`,
     `  ${summary}`,
     "",
@@ -125,7 +126,7 @@ export function storyText(story: PaymentStory): string {
     ...workflows.map(({ workflowId, workflowUrl }) =>
       workflowUrl === null ? `  ${workflowId}` : `  ${workflowId}  ${workflowUrl}`,
     ),
-  ].join("\n");
+  ]);
 }
 
 function happeningLine({ at, afterMs, step, text }: PaymentStory["happened"][number]): string {
@@ -150,7 +151,7 @@ function remedyLines({ next, isStuck }: PaymentStory): string[] {
 export function refusalText(fact: KeyFact): string {
   const { merchant, key, operation, createdAt, refusal, paymentId } = fact;
   const about = paymentId === null ? "" : ` of payment ${paymentId}`;
-  return [
+  return terminalLines([
     `key ${key} of merchant ${merchant}: a ${operation}${about}, refused`,
     `  ${createdAt.toISOString().replace("T", " ").replace("Z", "")} (UTC)  ${refusal?.message ?? ""} (${refusal?.code ?? ""})`,
     ...Object.entries(fact.parameters)
@@ -162,5 +163,5 @@ export function refusalText(fact: KeyFact): string {
     "",
     "What happens next",
     "  nothing: the same key gets the same refusal for ever. Mend the cause, then ask with a new key",
-  ].join("\n");
+  ]);
 }

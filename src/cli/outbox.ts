@@ -4,6 +4,7 @@ import { listOutbox, outboxStatus } from "../database/outbox-view-queries.ts";
 import type { OutboxRow, OutboxRowStatus } from "../database/outbox-view-queries.ts";
 import { contextOf, withDatabase } from "./context.ts";
 import { addCommand, addGroup, integerBetween } from "./options.ts";
+import { terminalText } from "./terminal-text.ts";
 import { registerOutboxOperations } from "./outbox-operations.ts";
 
 /** `remit outbox status|list|retry|skip|republish`. */
@@ -73,7 +74,7 @@ function rowText(row: OutboxRow): string {
     row.leaseUntil === null ? null : "in a relay's hand",
     row.nextAttemptAt === null ? null : `next at ${row.nextAttemptAt.toISOString()}`,
     row.brokerMessageId === null ? null : `SNS ${row.brokerMessageId}`,
-    row.lastError,
+    row.lastError === null ? null : terminalText(row.lastError),
   ].filter((note) => note !== null);
   const about = `${type}, ${aggregateType} ${aggregateId} v${aggregateVersion}`;
   return `${messageId}  ${status.padEnd(9)} ${about}${notes.length === 0 ? "" : `: ${notes.join("; ")}`}`;

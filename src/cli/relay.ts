@@ -16,6 +16,7 @@ import {
 import type { RelayState } from "../workflows/messages.ts";
 import { contextOf, withTemporal } from "./context.ts";
 import { addCommand, addGroup } from "./options.ts";
+import { terminalText } from "./terminal-text.ts";
 
 /** `remit relay status|pause|resume|drain|set-rate`: each speaks to every relay that runs. */
 export function registerRelay(program: Command): void {
@@ -200,7 +201,7 @@ function isNoWorker(error: unknown): boolean {
 
 /** One line a relay, as `remit relay status` prints it. */
 export function relayText(relay: RelayAnswer): string {
-  const reason = relay.reason === null ? "" : ` (${relay.reason})`;
+  const reason = relay.reason === null ? "" : ` (${terminalText(relay.reason)})`;
   const since = relay.since === null ? "" : ` since ${relay.since}`;
   const counts =
     relay.published === null

@@ -10,4 +10,9 @@ export function terminalText(text: string, charactersMax = CHARACTERS_MAX): stri
   });
 }
 
+/** Lines that may quote a stranger (a description, a reason): each stays one line, of whatever length. */
+export function terminalLines(lines: readonly string[]): string {
+  return lines.map((line) => terminalText(line, Number.POSITIVE_INFINITY)).join("\n");
+}
+
 const CHARACTERS_MAX = 300;

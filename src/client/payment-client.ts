@@ -8,7 +8,7 @@ import { workflowIds } from "../domain/ids.ts";
 import type { PaymentParameters, PaymentStatus } from "../domain/payment.ts";
 import { acceptUpdate } from "../workflows/messages.ts";
 import type { PaymentEnd, PaymentInput, PaymentReceipt } from "../workflows/messages.ts";
-import { fingerprintOf } from "./fingerprint.ts";
+import { fingerprintOf } from "../domain/fingerprint.ts";
 import { parsePaymentRequest } from "./parameters.ts";
 import type { PaymentRequest } from "./parameters.ts";
 import { endedWithoutAnswer, isTimeout, isUnavailable, toDomainError } from "./payment-failure.ts";

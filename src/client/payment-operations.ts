@@ -15,7 +15,7 @@ import {
   voidUpdate,
 } from "../workflows/messages.ts";
 import type { CancelReceipt, KeyedRequest, RefundEnd, RefundInput } from "../workflows/messages.ts";
-import { operationFingerprint } from "./fingerprint.ts";
+import { operationFingerprint } from "../domain/fingerprint.ts";
 import { traced } from "./trace-source.ts";
 import type { TraceSource } from "./trace-source.ts";
 import { ACCEPT_DEADLINE_MS, assertCallOptions, callUpdate } from "./update-call.ts";

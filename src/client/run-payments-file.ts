@@ -124,7 +124,9 @@ function requestOf({ line: { request } }: LineResult): Record<string, unknown> {
 
 function lineText(result: LineResult, document: LineDocument): string {
   const request = result.line.request as Record<string, string | undefined>;
-  const amount = `${request["amount"] ?? request["amountMinor"] ?? "?"} ${request["currency"] ?? "?"}`;
+  const { amount: major, amountMinor } = request;
+  const sum = major ?? (amountMinor === undefined ? "?" : `${amountMinor} minor units of`);
+  const amount = `${sum} ${request["currency"] ?? "?"}`;
   const what = `${amount} ${request["from"] ?? "?"} → ${request["to"] ?? "?"}, key ${request["key"] ?? "?"}`;
   if ("error" in result) {
     return `line ${result.line.line}: ${result.error.code}: ${result.error.message} (${what})`;

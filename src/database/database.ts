@@ -41,6 +41,17 @@ export const SESSION_TIMEOUTS = {
   lock_timeout: LOCK_TIMEOUT_MS,
   idle_in_transaction_session_timeout: STATEMENT_TIMEOUT_MS,
 } as const;
+/**
+ * Whatever role, database or server say: a commit that was answered survives a crash, the locks and guards get the
+ * isolation that they expect, and times come in the one format that the driver reads.
+ */
+const SESSION_PINS = {
+  synchronous_commit: "on",
+  default_transaction_isolation: String.raw`read\ committed`,
+  default_transaction_read_only: "off",
+  datestyle: "ISO",
+  intervalstyle: "postgres",
+} as const;
 /** A half-open connection answers nothing, not even that a statement took too long. */
 const ANSWER_TIMEOUT_MS = 7_000;
 const CONNECT_TIMEOUT_MS = 3_000;
@@ -49,7 +60,7 @@ const CONFLICT_ATTEMPTS_MAX = 4;
 
 export function createDatabase({ url, poolMax, applicationName }: DatabaseOptions): Database {
   const pool = new Pool({
-    connectionString: url,
+    connectionString: withPins(url),
     max: poolMax,
     application_name: applicationName,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
@@ -68,6 +79,15 @@ export function createDatabase({ url, poolMax, applicationName }: DatabaseOption
       await pool.end();
     },
   };
+}
+
+/** Behind the options of the URL's own, so that ours hold. */
+function withPins(url: string): string {
+  const target = new URL(url);
+  const pins = Object.entries(SESSION_PINS).map(([name, value]) => `-c ${name}=${value}`);
+  const own = target.searchParams.get("options");
+  target.searchParams.set("options", [...(own === null ? [] : [own]), ...pins].join(" "));
+  return target.href;
 }
 
 /**

@@ -368,6 +368,11 @@ export const INVARIANTS: readonly Invariant[] = [
          AND NOT EXISTS (SELECT FROM remit.refunds r JOIN remit.payments p ON p.id = r.payment_id
                           WHERE k.operation = 'refund' AND p.merchant = k.merchant AND r.idempotency_key = k.key)
       UNION ALL
+      SELECT format('key %s of %s is an accepted void and payment %s is %s', k.key, k.merchant, p.id, p.status)
+        FROM {idempotency_keys} k
+        JOIN remit.payments p ON p.id::text = k.outcome ->> 'paymentId'
+       WHERE k.operation = 'void' AND k.outcome ->> 'decision' = 'accepted' AND p.status IN ('pending', 'authorized')
+      UNION ALL
       SELECT format('%s %s has no accepted key', part.kind, part.id)
         FROM (SELECT 'capture' AS kind, id, payment_id, idempotency_key FROM {captures}
                UNION ALL

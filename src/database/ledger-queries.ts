@@ -1,5 +1,6 @@
 import type { AccountState, PaymentState } from "../domain/decisions.ts";
 import type { PartStatus, PaymentStatus } from "../domain/payment.ts";
+import { UUID_PATTERN } from "../domain/ids.ts";
 import type { Tx } from "./database.ts";
 import { PAYMENT_JSON, toPaymentState } from "./payment-rows.ts";
 import type { PaymentRow } from "./payment-rows.ts";
@@ -8,6 +9,9 @@ import { ACCOUNT_JSON, toAccountState } from "./record-queries.ts";
 /** Statements of the booking transaction. Order of locks: inbox row, payment, capture or refund, outbox head, accounts by (rank, id). */
 
 const CONSUMER = "ledger";
+/** Of an outbox row `o`: ids that can be read as such, in the one spelling that the rules of the tables know. */
+const NAMES_ITS_PAYMENT = `o.aggregate_id ~ '${UUID_PATTERN.source}'
+           AND (o.type <> 'payment.captured' OR o.payload #>> '{data,captureId}' ~ '${UUID_PATTERN.source}')`;
 
 export interface Message {
   readonly messageId: string;
@@ -64,7 +68,7 @@ export async function receiveMessage(tx: Tx, message: Message): Promise<Received
       text: `
       WITH received AS MATERIALIZED (
         INSERT INTO remit.inbox (consumer, message_id, type, payload, processed_at, outcome)
-        SELECT '${CONSUMER}', $1, $2, $3, clock_timestamp(), 'booked'
+        SELECT '${CONSUMER}', $1, coalesce((SELECT o.type FROM remit.outbox o WHERE o.id = $1), $2), $3, clock_timestamp(), 'booked'
          WHERE NOT EXISTS (SELECT FROM remit.ledger_transactions WHERE message_id = $1)
             ON CONFLICT (consumer, message_id) DO NOTHING
         RETURNING message_id
@@ -75,6 +79,7 @@ export async function receiveMessage(tx: Tx, message: Message): Promise<Received
           FROM remit.outbox o
          WHERE o.id = $1
            AND (o.aggregate_type, o.type) IN (('payment', 'payment.created'), ('payment', 'payment.captured'), ('refund', 'refund.created'))
+           AND ${NAMES_ITS_PAYMENT}
       ), payment AS MATERIALIZED (
         SELECT p.*
           FROM received
@@ -137,6 +142,8 @@ export interface StandingBooking {
   readonly payment: (Standing<PaymentStatus> & { readonly paymentId: string }) | null;
   readonly captureId: string | null;
   readonly refund: Standing<PartStatus> | null;
+  /** Null where its outbox row was purged, or never was. */
+  readonly event: { readonly type: string; readonly traceparent: string | null } | null;
 }
 
 interface Standing<Status> {
@@ -155,6 +162,7 @@ export async function readBooking(tx: Tx, messageId: string): Promise<StandingBo
     capture_id: string | null;
     payment: (Standing<PaymentStatus> & { paymentId: string }) | null;
     refund: Standing<PartStatus> | null;
+    event: { type: string; traceparent: string | null } | null;
   }>(
     {
       name: "read_booking",
@@ -163,11 +171,12 @@ export async function readBooking(tx: Tx, messageId: string): Promise<StandingBo
                     CASE WHEN p.id IS NOT NULL THEN jsonb_build_object('paymentId', p.id, 'merchant', p.merchant, 'idempotencyKey', p.idempotency_key,
                                                                        'status', p.status, 'failureCode', p.failure_code) END AS payment,
                     CASE WHEN r.id IS NOT NULL THEN jsonb_build_object('merchant', p.merchant, 'idempotencyKey', r.idempotency_key,
-                                                                       'status', r.status, 'failureCode', r.failure_code) END AS refund
+                                                                       'status', r.status, 'failureCode', r.failure_code) END AS refund,
+                    CASE WHEN o.id IS NOT NULL THEN jsonb_build_object('type', o.type, 'traceparent', o.headers ->> 'traceparent') END AS event
                FROM (SELECT $1::uuid AS message_id) m
                LEFT JOIN remit.inbox i ON i.consumer = '${CONSUMER}' AND i.message_id = m.message_id
                LEFT JOIN remit.ledger_transactions t ON t.message_id = m.message_id
-               LEFT JOIN remit.outbox o ON o.id = m.message_id AND o.aggregate_type IN ('payment', 'refund')
+               LEFT JOIN remit.outbox o ON o.id = m.message_id AND o.aggregate_type IN ('payment', 'refund') AND ${NAMES_ITS_PAYMENT}
                LEFT JOIN remit.refunds r
                       ON r.id = coalesce(t.refund_id, CASE o.aggregate_type WHEN 'refund' THEN o.aggregate_id::uuid END)
                LEFT JOIN remit.payments p
@@ -183,6 +192,7 @@ export async function readBooking(tx: Tx, messageId: string): Promise<StandingBo
     payment: row?.payment ?? null,
     captureId: row?.capture_id ?? null,
     refund: row?.refund ?? null,
+    event: row?.event ?? null,
   };
 }
 

@@ -10,13 +10,20 @@ import { DatabaseError } from "./database-error.ts";
  */
 export async function checkDatabase(database: Database): Promise<void> {
   const [row] = await database
-    .run<{ role: string; is_superuser: boolean; may_post: boolean; may_pay: boolean }>(
+    .run<{
+      role: string;
+      is_superuser: boolean;
+      may_post: boolean;
+      may_pay: boolean;
+      synchronous_commit: string;
+    }>(
       {
         name: "check_rights",
         text: `SELECT current_user AS role,
                       (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS is_superuser,
                       has_column_privilege('remit.accounts', 'posted', 'UPDATE') AS may_post,
-                      has_column_privilege('remit.payments', 'id', 'INSERT') AS may_pay`,
+                      has_column_privilege('remit.payments', 'id', 'INSERT') AS may_pay,
+                      current_setting('synchronous_commit') AS synchronous_commit`,
       },
       [],
     )
@@ -31,6 +38,13 @@ export async function checkDatabase(database: Database): Promise<void> {
     throw new DomainError(
       "usage",
       `role ${row.role} may change balances: connect as a role that is a member of remit_app only`,
+    );
+  }
+  if (row.synchronous_commit === "off") {
+    throw new DomainError(
+      "usage",
+      `synchronous_commit is off, so a crash loses payments that were answered, and a pooler keeps us from turning it on: ` +
+        `ALTER ROLE ${row.role} SET synchronous_commit = on`,
     );
   }
   if (!row.may_pay) {

@@ -1,5 +1,5 @@
 import { activityInfo } from "@temporalio/activity";
-import type { LedgerActivities } from "../activities/ledger-activities.ts";
+import type { AppliedMessage } from "../activities/due-booking.ts";
 import type { PaymentActivities } from "../activities/payment-activities.ts";
 import type { BatchResult } from "../activities/publish-outbox-batch.ts";
 import type { ReconciliationActivities } from "../activities/reconcile.ts";
@@ -103,21 +103,14 @@ function idsOf(
   };
 }
 
-export function loggedLedger(logger: Logger, activities: LedgerActivities): LedgerActivities {
-  return {
-    ...activities,
-    async applyLedgerEntries(input) {
-      const end = await activities.applyLedgerEntries(input);
-      const { messageId, type, payload } = input;
-      const { outcome, repeated, paymentId, transactionId, error } = end;
-      const { traceparent } = JSON.parse(payload) as { traceparent?: unknown };
-      const ids = { messageId, paymentId, transactionId, traceId: traceIdOf(traceparent) };
-      const line = { ...place(), ...known(ids), type, outcome, ...known({ error }) };
-      const level = error === "message_unknown" ? "warn" : "info";
-      logger[level](line, repeated ? `message was ${outcome} before` : `message ${outcome}`);
-      return end;
-    },
-  };
+/** By what the outbox has of the message, since anybody can write into a queue. */
+export function logBooking(logger: Logger, messageId: string, applied: AppliedMessage): void {
+  const { outcome, repeated, paymentId, transactionId, error, event } = applied;
+  const ids = { messageId, paymentId, transactionId, traceId: traceIdOf(event?.traceparent) };
+  const about = known({ type: event?.type ?? null, error });
+  const level = error === "message_unknown" ? "warn" : "info";
+  const text = repeated ? `message was ${outcome} before` : `message ${outcome}`;
+  logger[level]({ ...place(), ...known(ids), outcome, ...about }, text);
 }
 
 function known(ids: Readonly<Record<string, string | null>>): Record<string, string> {

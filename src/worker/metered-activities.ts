@@ -49,7 +49,8 @@ export function meteredLedger(
 
 /** The event's time is PostgreSQL's and the end is this machine's: their clocks differ by less than the smallest bucket. */
 function observeSince(latency: Metrics["bookingLatency"], payload: string): void {
-  const { time } = JSON.parse(payload) as { time?: unknown };
+  const document = JSON.parse(payload) as { time?: unknown } | null;
+  const time = document?.time;
   const since = typeof time === "string" ? Date.parse(time) : Number.NaN;
   if (Number.isFinite(since)) latency.observe(Math.max(0, Date.now() - since) / 1_000);
 }

@@ -14,8 +14,8 @@ import { watchContact } from "../messaging/publisher-contact.ts";
 import { createSnsPublisher } from "../messaging/sns-publisher.ts";
 import { brokerCheck, listenerCheck, progressCheck } from "./health-checks.ts";
 import {
+  logBooking,
   logFailure,
-  loggedLedger,
   loggedPayments,
   loggedReconciliation,
   loggedRelay,
@@ -51,7 +51,12 @@ export function createActivities({
   const ledger = (): LedgerActivities =>
     meteredLedger(
       metrics,
-      createLedgerActivities({ database, notifier, signalDecision: starts.signalDecision }),
+      createLedgerActivities({
+        database,
+        notifier,
+        signalDecision: starts.signalDecision,
+        report: (messageId, applied) => logBooking(logger, messageId, applied),
+      }),
     );
   return {
     payments: () => ({
@@ -62,7 +67,7 @@ export function createActivities({
     }),
     ledger: () => ({
       activities: guard({
-        ...loggedLedger(logger, ledger()),
+        ...ledger(),
         ...loggedReconciliation(logger, createReconciliationActivities({ database })),
         ...loggedRetention(
           logger,

@@ -43,6 +43,64 @@ async function balances(...ids: string[]): Promise<(bigint | undefined)[]> {
   return accounts.map((account) => account?.postedMinor);
 }
 
+describe("a message", () => {
+  test("is known by its outbox row, whatever it says of itself", async () => {
+    const traceparent = `00-${"1".repeat(32)}-${"2".repeat(16)}-01`;
+    const { message } = await recorded({ traceparent });
+    const forged = {
+      type: "refund.settled",
+      traceparent: `00-${"d".repeat(32)}-${"e".repeat(16)}-01`,
+    };
+    const { messageId } = message;
+    const told = {
+      messageId,
+      type: forged.type,
+      payload: JSON.stringify({ id: messageId, ...forged }),
+    };
+    const event = { type: "payment.created", traceparent };
+    expect(await applyLedgerEntries(database().app, told)).toMatchObject({
+      outcome: "booked",
+      event,
+    });
+    expect(await applyLedgerEntries(database().app, told)).toMatchObject({ repeated: true, event });
+    expect(
+      await database().admin("SELECT type FROM remit.inbox WHERE message_id = $1", [messageId]),
+    ).toEqual([{ type: "payment.created" }]);
+  });
+
+  test.each([
+    ["payment.created", (id: string) => id.toUpperCase(), "{}"],
+    ["payment.created", () => "nonsense", "{}"],
+    ["payment.captured", (id: string) => id, '{"data": {"captureId": "xyz"}}'],
+  ])(
+    "of a row of before (%s) that names no payment of ours is refused and books nothing",
+    async (type, idOf, payload) => {
+      const { paymentId, message } = await recorded();
+      const messageId = uuidv7();
+      // As such a row could be written before the table refused it; the count of events would refuse it today as well.
+      await database().admin(
+        `SET session_replication_role = replica;
+       INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, aggregate_version, type, payload, shard)
+       VALUES ('${messageId}', 'payment', '${idOf(paymentId)}', 99, '${type}', '${payload}', 0);
+       SET session_replication_role = origin`,
+      );
+      const answer = { outcome: "refused", error: "message_unknown", transactionId: null };
+      const told = { messageId, type, payload };
+      expect(await applyLedgerEntries(database().app, told)).toMatchObject(answer);
+      expect(await applyLedgerEntries(database().app, told)).toMatchObject({
+        ...answer,
+        repeated: true,
+      });
+      await database().admin(
+        `SET session_replication_role = replica; DELETE FROM remit.outbox WHERE id = '${messageId}'; SET session_replication_role = origin`,
+      );
+      expect(await applyLedgerEntries(database().app, message)).toMatchObject({
+        outcome: "booked",
+      });
+    },
+  );
+});
+
 describe("applyLedgerEntries", () => {
   test("books the entries, moves the hold to posted, settles the payment and writes its event", async () => {
     const { paymentId, message } = await recorded();

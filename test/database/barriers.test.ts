@@ -69,7 +69,7 @@ const CONTESTS: Record<string, Contest> = {
     isOneWay: true,
     between: async ({ authorized }) => {
       const paymentId = await authorized();
-      const request = { ...PART, idempotencyKey: `k-${paymentId}`, fingerprint: "the same" };
+      const request = { ...PART, idempotencyKey: `k-${paymentId}` };
       return [
         capture(paymentId, { ...request, requestId: "one" }),
         capture(paymentId, { ...request, requestId: "other" }),
@@ -82,7 +82,7 @@ const CONTESTS: Record<string, Contest> = {
     isOneWay: true,
     between: async ({ settled }) => {
       const paymentId = await settled();
-      const request = { ...PART, idempotencyKey: `k-${paymentId}`, fingerprint: "the same" };
+      const request = { ...PART, idempotencyKey: `k-${paymentId}` };
       return [
         refund(paymentId, { ...request, requestId: "one" }),
         refund(paymentId, { ...request, requestId: "other" }),

@@ -252,6 +252,22 @@ describe("an authorization", () => {
   });
 });
 
+describe("an operation", () => {
+  test("under the fingerprint of another one is refused and leaves its key free", async () => {
+    const booked = await settled("1000");
+    const paymentId = await authorized({ amountMinor: "9000" });
+    const asked = aCapture(paymentId, { amountMinor: "4000" });
+    const malformed = { outcome: "malformed", code: "usage" };
+    const trap = { ...asked, amountMinor: "1" };
+    expect(await capturePayment(database().app, trap)).toMatchObject(malformed);
+    expect(await voidPayment(database().app, asked)).toMatchObject(malformed);
+    const back = { ...aRefund(booked), fingerprint: asked.fingerprint };
+    expect(await recordRefund(database().app, back)).toMatchObject(malformed);
+    expect(await capturePayment(database().app, asked)).toMatchObject({ outcome: "recorded" });
+    await book(paymentId);
+  });
+});
+
 describe("a capture", () => {
   test("under one key is one, also by twenty callers at once; the same key for more is a contradiction (M-A18)", async () => {
     const paymentId = await authorized();
@@ -267,11 +283,10 @@ describe("a capture", () => {
     expect(outcomes).toEqual(["recorded", ...Array.from({ length: 19 }, () => "repeated")]);
     expect(await standing(paymentId)).toEqual(["authorized", 4_000n, 0n]);
     expect(
-      await capturePayment(database().app, {
-        ...capture,
-        amountMinor: "5000",
-        fingerprint: "another",
-      }),
+      await capturePayment(
+        database().app,
+        aCapture(paymentId, { amountMinor: "5000", idempotencyKey: capture.idempotencyKey }),
+      ),
     ).toMatchObject({
       outcome: "contradictory",
       code: "idempotency_key_reused",

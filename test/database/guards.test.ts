@@ -272,6 +272,25 @@ describe("payments", () => {
     expect(await attempt([statement])).toBe(PERMISSION_DENIED);
   });
 
+  test.each([
+    ["payment", "payment.created", (id: string) => id.toUpperCase(), "{}"],
+    ["payment", "payment.captured", (id: string) => id, '{"data": {"captureId": "xyz"}}'],
+    ["payment", "payment.captured", (id: string) => id, "{}"],
+    ["payment", "payment.settled", () => "nonsense", "{}"],
+    ["refund", "refund.created", () => "nonsense", "{}"],
+  ])("an event of a %s that names none (%s) is refused", async (of, type, idOf, payload) => {
+    expect(
+      await attempt([
+        "INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, type, payload) VALUES ($1, $2, $3, $4, $5)",
+        uuidv7(),
+        of,
+        idOf(pending),
+        type,
+        payload,
+      ]),
+    ).toBe("outbox_aggregate_id_check");
+  });
+
   test("a terminal status never changes", async () => {
     expect(
       await attempt([

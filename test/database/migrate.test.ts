@@ -14,6 +14,7 @@ const MIGRATIONS = [
   "0004_outbox_operations",
   "0005_judged_at_the_end",
   "0006_reconciliation",
+  "0007_own_events",
 ];
 const migrated = useDatabase();
 let adminDatabaseUrl: string;
@@ -57,6 +58,7 @@ describe("migrate", () => {
     expect(before).toEqual({
       applied: [],
       pending: MIGRATIONS,
+      unknown: 0,
     });
     expect(await migrationStatus({ adminDatabaseUrl })).toEqual(before);
   });

@@ -103,7 +103,8 @@ describe("a reconciliation", () => {
     );
     expect((await reconcile(database.app, { scope: "full" })).violations).toBeGreaterThan(300);
     const named = (await standing()).filter(({ invariant }) => invariant === 2);
-    expect(named).toHaveLength(200);
+    expect(named).toHaveLength(201);
+    expect(named.map(({ what }) => what)).toContain("100 more rows break it");
     // Of 299 broken rows 200 are named: that one isn't named any more says nothing about it.
     await plant("DELETE FROM remit.accounts WHERE id = 'extra-000'");
     await reconcile(database.app, { scope: "full" });
@@ -111,6 +112,44 @@ describe("a reconciliation", () => {
     expect(still).toEqual(
       expect.arrayContaining(named.map(({ what }) => expect.objectContaining({ what }))),
     );
+  });
+
+  test("says so again where more break than were acknowledged", async () => {
+    const break_ = async (from: number, to: number): Promise<void> =>
+      await plant(
+        `INSERT INTO remit.accounts (id, kind, currency, posted)
+         SELECT 'extra-' || n, 'customer', 'EUR', 7 FROM generate_series(${from}, ${to}) n`,
+      );
+    await break_(1, 260);
+    await reconcile(database.app, { scope: "full" });
+    const findingIds = (await standing()).map(({ findingId }) => findingId);
+    await acknowledgeFindings(database.app, { findingIds, operator, isDryRun: false });
+    expect(await reconcile(database.app, { scope: "full" })).toMatchObject({ unacknowledged: 0 });
+    await break_(261, 261);
+    expect((await reconcile(database.app, { scope: "full" })).unacknowledged).toBeGreaterThan(0);
+  });
+
+  test("looks at all that may be recent where the clock was set back", async () => {
+    await database.admin(
+      `INSERT INTO remit.reconciliations (id, scope, started_at, finished_at, ok, pending_beyond_grace, invariants)
+       VALUES (gen_random_uuid(), 'recent', now() + interval '1 hour', now() + interval '1 hour', true, 0, '[]')`,
+    );
+    await drift(1);
+    expect(await reconcile(database.app, { scope: "recent" })).toMatchObject({ ok: false });
+  });
+
+  test.each([
+    ["full", true],
+    ["recent", false],
+  ] as const)("a look that was %s, and right: %s, can't be deleted", async (scope, ok) => {
+    await database.admin(
+      `INSERT INTO remit.reconciliations (id, scope, started_at, ok, pending_beyond_grace, invariants)
+         VALUES (gen_random_uuid(), $1, now(), $2, 0, '[]')`,
+      [scope, ok],
+    );
+    await expect(
+      database.app.pool.query("DELETE FROM remit.reconciliations"),
+    ).rejects.toMatchObject({ constraint: "reconciliations_stay_check" });
   });
 
   test("that is stopped ends its query in the database", async () => {

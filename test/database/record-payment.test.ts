@@ -143,6 +143,17 @@ describe("recordPayment", () => {
     },
   );
 
+  test("parameters under another's fingerprint are refused: the key would answer that one's request", async () => {
+    const asked = aPayment({ amountMinor: "5000" });
+    const trap = { ...asked, amountMinor: "1" };
+    expect(await recordPayment(database().app, trap)).toMatchObject({
+      outcome: "malformed",
+      code: "usage",
+    });
+    expect(await leftBy(asked)).toEqual(NOTHING);
+    expect(await recordPayment(database().app, asked)).toMatchObject({ outcome: "recorded" });
+  });
+
   test("a request whose caller has given up records nothing, and the key is free for a repeat", async () => {
     const input = aPayment({ notAfter: new Date(Date.now() - 1_000).toISOString() });
     expect(await recordPayment(database().app, input)).toEqual({ outcome: "expired" });

@@ -34,7 +34,8 @@ interface Result {
 
 /** A request that was made, as it can be made again. */
 interface Made {
-  readonly again: (change: { requestId: string; fingerprint?: string }) => Promise<Result>;
+  readonly again: (change: { requestId: string }) => Promise<Result>;
+  readonly idempotencyKey: string;
   readonly first: Result;
 }
 
@@ -105,7 +106,7 @@ export class World {
     await this.#make(
       typeof expected === "string" ? expected : null,
       async (change) => await recordPayment(this.#database.app, { ...input, ...change }),
-      input.requestId,
+      input,
     );
     if (typeof expected !== "string") {
       this.#payments.push({ id: input.paymentId, model: expected });
@@ -125,7 +126,7 @@ export class World {
       await this.#make(
         expected,
         async (change) => await capturePayment(app, { ...input, ...change }),
-        input.requestId,
+        input,
       );
     } else if (step.do === "refund") {
       const asked = step.amount === null ? null : BigInt(step.amount);
@@ -138,14 +139,14 @@ export class World {
       await this.#make(
         expected,
         async (change) => await recordRefund(app, { ...input, ...change }),
-        input.requestId,
+        input,
       );
     } else if (step.do === "void") {
       const input = anOperation(id, {});
       await this.#make(
         this.model.void(payment),
         async (change) => await voidPayment(app, { ...input, ...change }),
-        input.requestId,
+        input,
       );
     } else if (step.do === "cancel") {
       const changed = this.model.cancel(payment);
@@ -161,20 +162,26 @@ export class World {
     }
   }
 
-  async #make(expected: string | null, again: Made["again"], requestId: string): Promise<void> {
+  async #make(
+    expected: string | null,
+    again: Made["again"],
+    { requestId, idempotencyKey }: { requestId: string; idempotencyKey: string },
+  ): Promise<void> {
     const first = await again({ requestId });
     same(
       [first.outcome, first.code],
       expected === null ? ["recorded", undefined] : ["refused", expected],
     );
-    this.#made.push({ again, first });
+    this.#made.push({ again, first, idempotencyKey });
   }
 
   async #again(how: "replay" | "contradict", made: Made | undefined): Promise<void> {
     if (made === undefined) return;
     const requestId = randomUUID();
     if (how === "contradict") {
-      const result = await made.again({ requestId, fingerprint: "of something else" });
+      const { idempotencyKey } = made;
+      const other = aPayment({ idempotencyKey, description: "of something else" });
+      const result: Result = await recordPayment(this.#database.app, other);
       same([result.outcome, result.code], ["contradictory", "idempotency_key_reused"]);
       return;
     }

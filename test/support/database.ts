@@ -9,7 +9,7 @@ import type { Database } from "../../src/database/database.ts";
 import { createLoginRole } from "../../src/database/roles.ts";
 import { verify } from "../../src/database/invariants.ts";
 import type { PaymentInput } from "../../src/workflows/messages.ts";
-import { fingerprintOf } from "../../src/client/fingerprint.ts";
+import { fingerprintOf, operationFingerprint } from "../../src/domain/fingerprint.ts";
 import { testServices } from "./services.ts";
 
 /** A database of this test file's own: the application's pool, and the superuser's for planting and looking. */
@@ -150,15 +150,33 @@ export function anOperation<Parameters extends object>(
   fingerprint: string;
   notAfter: string;
 } {
-  return {
+  const request = {
     paymentId,
     merchant: "default",
     idempotencyKey: `op-${randomUUID()}`,
     requestId: randomUUID(),
-    fingerprint: JSON.stringify({ paymentId, ...parameters }).slice(0, 128),
     notAfter: new Date(Date.now() + 60_000).toISOString(),
     ...parameters,
   };
+  return { fingerprint: operationFingerprintOf(request), ...request };
+}
+
+/** As the client makes it; an operation is known by the parameter that no other one has. */
+function operationFingerprintOf(
+  request: Readonly<Record<string, unknown>> & { idempotencyKey: string; paymentId: string },
+): string {
+  const { idempotencyKey, paymentId } = request;
+  const compared = (...names: string[]): Record<string, string | boolean | null> => ({
+    idempotencyKey,
+    paymentId,
+    ...Object.fromEntries(names.map((each) => [each, request[each] as string | boolean | null])),
+  });
+  if ("final" in request) {
+    return operationFingerprint("capture", compared("amountMinor", "currency", "final"));
+  }
+  return "reason" in request
+    ? operationFingerprint("refund", compared("amountMinor", "currency", "reason"))
+    : operationFingerprint("void", compared());
 }
 
 /** The newest message of this type about a payment, as the broker would carry it. */

@@ -127,6 +127,16 @@ function onlyNext(given: PaymentFacts): ReturnType<typeof whatIsNext>[number] {
 }
 
 describe("what happened to a payment", () => {
+  test("keeps each line its own, whatever a description or a reason says", () => {
+    const forged = "gift)\n  2026-12-01 08:00:00.999   +0.999 s  settled        (\u009b31m\r\u202e";
+    const told = tellPayment(facts({ payment: { description: forged } }), () => null);
+    const lines = storyText(told).split("\n");
+    expect(lines.filter((line) => line.includes("+0.999 s"))).toEqual([
+      expect.stringMatching(/^ {2}12\.50 EUR from alice/),
+    ]);
+    expect(storyText(told)).not.toMatch(/[\u0080-\u009f\r\u202e]/);
+  });
+
   test("is told in the order of time, with counts, ids and balances before and after", () => {
     expect(whatHappened(SETTLED).map(({ step }) => step)).toEqual([
       "recorded",

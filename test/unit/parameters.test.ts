@@ -1,4 +1,4 @@
-import { fingerprintOf } from "../../src/client/fingerprint.ts";
+import { fingerprintOf } from "../../src/domain/fingerprint.ts";
 import { parsePaymentRequest } from "../../src/client/parameters.ts";
 import { DomainError } from "../../src/domain/errors.ts";
 

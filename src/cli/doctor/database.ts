@@ -148,7 +148,7 @@ function fixOf({ message }: DomainError): string {
     return "create the database (deploy/roles.sql), or mend its name in DATABASE_URL";
   if (message.includes("42501")) return "GRANT CONNECT ON DATABASE … TO remit_app";
   if (message.includes("08P01")) {
-    const names = Object.keys(SESSION_TIMEOUTS);
+    const names = [...Object.keys(SESSION_TIMEOUTS), "options"];
     return `in the pooler: ignore_startup_parameters = ${names.join(", ")}`;
   }
   if (message.includes("53300")) return "raise max_connections, or lower REMIT_DATABASE_POOL_MAX";

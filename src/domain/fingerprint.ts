@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { PaymentParameters, RecordedParameters } from "../domain/payment.ts";
+import type { PaymentParameters, RecordedParameters } from "./payment.ts";
 
 /**
  * SHA-256, hex, of what a key stands for: two requests are the same exactly if this is the same. Merchant and key are
