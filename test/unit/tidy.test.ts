@@ -1,9 +1,13 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 
-const files = execFileSync("git", ["ls-files", "src", "test", "bench", "bin", "migrations"], {
-  encoding: "utf8",
-})
+const files = execFileSync(
+  "git",
+  ["ls-files", "src", "test", "bench", "chaos", "bin", "migrations"],
+  {
+    encoding: "utf8",
+  },
+)
   .split("\n")
   .filter((file) => file !== "");
 const code = files.filter((file) => /\.(ts|mjs)$/.test(file));

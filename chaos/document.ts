@@ -1,0 +1,77 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { cpus, totalmem } from "node:os";
+import { cellsOf, totalOf } from "./report.ts";
+import type { Result } from "./report.ts";
+
+const BEGIN = "<!-- figures: npm run chaos -- --write docs/chaos.md -->";
+const END = "<!-- end of figures -->";
+const HEADINGS = [
+  "scenario",
+  "faults",
+  "payments",
+  "lost",
+  "doubled",
+  "absorbed",
+  "recovery max (s)",
+  "seed",
+  "date",
+];
+
+/**
+ * Puts these results into the table between the two marks of a Markdown file; rows of scenarios that weren't played now
+ * stay as they are, with their date.
+ */
+export function writeFigures(path: string, results: readonly Result[]): void {
+  const text = readFileSync(path, "utf8");
+  const [before, rest = ""] = text.split(BEGIN);
+  const [figures = "", after = ""] = rest.split(END);
+  if (before === undefined || rest === "") throw new Error(`${path} has no line ${BEGIN}`);
+  const rows = new Map(rowsOf(figures).map((row) => [row[0], row]));
+  const date = new Date().toISOString().slice(0, 10);
+  for (const result of results) rows.set(result.scenario, [...cellsOf(result), date]);
+  const sorted = [...rows.values()].toSorted(([left = ""], [right = ""]) =>
+    left < right ? -1 : 1,
+  );
+  const total = [...cellsOf(totalOf(sorted.map(resultOf))).slice(0, -1), "", ""];
+  const table = [HEADINGS, HEADINGS.map(() => "---"), ...sorted, total].map(lineOf).join("\n");
+  writeFileSync(path, `${before}${BEGIN}\n\n${machine()}\n\n${table}\n\n${END}${after}`);
+}
+
+function machine(): string {
+  const [cpu] = cpus();
+  const memory = Math.round(totalmem() / 2 ** 30);
+  return `${cpus().length} × ${cpu?.model.trim()}, ${memory} GB, ${process.platform}, Node ${process.version.slice(1)}.`;
+}
+
+function rowsOf(figures: string): string[][] {
+  return figures
+    .split("\n")
+    .filter((line) => /^\| .*:|^\| random/.test(line))
+    .map((line) =>
+      line
+        .split("|")
+        .slice(1, -1)
+        .map((cell) => cell.trim()),
+    )
+    .filter(([name = ""]) => name !== "total" && !name.startsWith("-") && !name.startsWith(":"));
+}
+
+function resultOf([scenario = "", ...cells]: string[]): Result {
+  const [runs, payments, lost, doubled, duplicatesAbsorbed, recoverySecondsMax, seed] =
+    cells.map(Number);
+  return {
+    scenario,
+    runs: runs ?? 0,
+    payments: payments ?? 0,
+    lost: lost ?? 0,
+    doubled: doubled ?? 0,
+    duplicatesAbsorbed: duplicatesAbsorbed ?? 0,
+    recoverySecondsMax: recoverySecondsMax ?? 0,
+    seed: seed ?? 0,
+    problems: [],
+  };
+}
+
+function lineOf(cells: readonly string[]): string {
+  return `| ${cells.join(" | ")} |`;
+}
