@@ -5,6 +5,7 @@ import {
   endedRefunds,
   latePayments,
   lateRefunds,
+  unrecordedKeys,
 } from "../database/supervision-queries.ts";
 import type {
   Key,
@@ -31,6 +32,8 @@ export interface SupervisionSummary {
   readonly workflowsStarted: number;
   readonly messagesTakenUp: number;
   readonly runsTold: number;
+  /** Of these the ones that wait for a payment or refund which PostgreSQL doesn't have; told, each looks and fails. */
+  readonly runsLost: number;
   /** Not settled in time; marked in Temporal for who looks there. */
   readonly overdue: number;
   /** Authorizations whose time was over and whose runs didn't end them. */
@@ -130,7 +133,7 @@ export function createSupervisorActivities(
         await takeUp(late, startRefund);
         return late.map(({ recorded }) => recorded.refundId);
       });
-      const runsTold = await attempts.make(async () => await tellEnded(dependencies));
+      const told = await attempts.make(async () => await tellEnded(dependencies));
       await markAll(overdue, { attempts, markOverdue: dependencies.markOverdue });
       const { failed, firstFailure } = attempts;
       return {
@@ -138,7 +141,8 @@ export function createSupervisorActivities(
         openPayments: due.count + waiting.count,
         openRefunds: refunds.count,
         ...tally,
-        runsTold: runsTold ?? 0,
+        runsTold: told?.told ?? 0,
+        runsLost: told?.lost ?? 0,
         failed,
         firstFailure,
         after: waiting.after,
@@ -176,6 +180,9 @@ const MARKED_AT_A_TIME = 8;
 /** Of the minute that a run has; the calls that are under way then end within seconds. */
 const MARKING_MS_MAX = 15_000;
 
+/** Without the message's id nobody believes it, and every run looks for itself. */
+const LOOK: LedgerDecision = { status: "failed", failureCode: null, messageId: null };
+
 interface Walk {
   readonly count: number;
   /** Where to go on; the first id again where the end was reached. */
@@ -198,12 +205,15 @@ async function walk(
   return { count, after };
 }
 
-/** A hint is lost where the ledger's workflow is terminated between its commit and the signal. */
+/**
+ * A hint is lost where the ledger's workflow is terminated between its commit and the signal; and where PostgreSQL has
+ * forgotten what a run recorded (a failover without synchronous replication), no ledger will ever send one.
+ */
 async function tellEnded({
   database,
   longRuns,
   signalDecision,
-}: SupervisionDependencies): Promise<number> {
+}: SupervisionDependencies): Promise<{ told: number; lost: number }> {
   const { payments, refunds } = await longRuns({ olderThanSeconds: LATE_AFTER_SECONDS });
   const ended = payments.length === 0 ? [] : await endedPayments(database, payments);
   const endedParts = refunds.length === 0 ? [] : await endedRefunds(database, refunds);
@@ -213,5 +223,13 @@ async function tellEnded({
   for (const { status, failureCode, ...key } of endedParts) {
     await signalDecision(workflowIds.refund(key), { status, failureCode, messageId: null });
   }
-  return ended.length + endedParts.length;
+  const lost = await unrecordedKeys(database, [...payments, ...refunds]);
+  const isLost = (key: Key): boolean =>
+    lost.some((each) => each.merchant === key.merchant && each.key === key.key);
+  const waiting = [
+    ...payments.filter(isLost).map(workflowIds.payment),
+    ...refunds.filter(isLost).map(workflowIds.refund),
+  ];
+  for (const workflowId of waiting) await signalDecision(workflowId, LOOK);
+  return { told: ended.length + endedParts.length + waiting.length, lost: waiting.length };
 }

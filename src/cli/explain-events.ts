@@ -38,7 +38,7 @@ function recorded(facts: PaymentFacts): PaymentHappening {
 function messageHappenings(facts: PaymentFacts, message: MessageTrace): PaymentHappening[] {
   const happenings: PaymentHappening[] = [];
   const change = changeOf(facts, message);
-  if (change !== null) happenings.push({ at: message.createdAt, ...change });
+  if (change !== null) happenings.push({ at: changedAt(facts, message), ...change });
   if (message.publishedAt !== null) {
     happenings.push({ at: message.publishedAt, step: "published", text: publishedText(message) });
   }
@@ -61,6 +61,19 @@ function messageHappenings(facts: PaymentFacts, message: MessageTrace): PaymentH
   }
   return happenings;
 }
+
+/** A booking and the end that it brings are one commit: the end, whose time was taken first, is told after it. */
+function changedAt({ transactions }: PaymentFacts, { type, createdAt }: MessageTrace): Date {
+  if (!type.endsWith(".settled")) return createdAt;
+  const sinceMs = (at: Date): number => at.getTime() - createdAt.getTime();
+  const booked = transactions.find(
+    ({ createdAt: at }) => sinceMs(at) >= 0 && sinceMs(at) < ONE_COMMIT_MS,
+  );
+  return booked?.createdAt ?? createdAt;
+}
+
+/** A statement takes no longer. */
+const ONE_COMMIT_MS = 5_000;
 
 const OPERATIONS: Readonly<Record<string, string>> = {
   "outbox.retry": "has it tried again from the first attempt on",

@@ -218,6 +218,19 @@ export async function endedRefunds(
   );
 }
 
+/** Of these keys those that PostgreSQL has never heard of, or has forgotten: a failover can lose commits that were answered. */
+export async function unrecordedKeys(tx: Tx, keys: readonly Key[]): Promise<Key[]> {
+  return await tx.run<Key & Record<string, unknown>>(
+    {
+      name: "unrecorded_keys",
+      text: `SELECT asked.merchant, asked.key
+               FROM unnest($1::text[], $2::text[]) AS asked (merchant, key)
+              WHERE NOT EXISTS (SELECT FROM remit.idempotency_keys k WHERE k.merchant = asked.merchant AND k.key = asked.key)`,
+    },
+    columns(keys),
+  );
+}
+
 function columns(keys: readonly Key[]): string[][] {
   return [keys.map(({ merchant }) => merchant), keys.map(({ key }) => key)];
 }

@@ -126,12 +126,13 @@ export function loggedSupervision(
   return {
     async startMissing(input) {
       const summary = await activities.startMissing(input);
-      const { failed, firstFailure, workflowsStarted, messagesTakenUp, overdue, expired } = summary;
-      const done = { workflowsStarted, messagesTakenUp, overdue, expired, failed };
+      const { failed, firstFailure, workflowsStarted, messagesTakenUp } = summary;
+      const { overdue, expired, runsLost } = summary;
+      const done = { workflowsStarted, messagesTakenUp, overdue, expired, runsLost, failed };
       const didSomething = Object.values(done).some((count) => count > 0);
       if (didSomething) {
         const line = { ...place(), ...done, ...known({ firstFailure }) };
-        logger[failed > 0 ? "warn" : "info"](line, "supervision mended what it could");
+        logger[failed + runsLost > 0 ? "warn" : "info"](line, "supervision mended what it could");
       }
       return summary;
     },

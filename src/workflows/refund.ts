@@ -102,7 +102,10 @@ async function untilDecided(
     if (certain !== undefined) return certain;
     hints.length = 0;
     const standing = await readRefund({ refundId });
-    if (standing !== null && standing.status !== "pending") return standing;
+    if (standing === null) {
+      throw ApplicationFailure.nonRetryable(`refund ${refundId} is gone`, "payment_not_found");
+    }
+    if (standing.status !== "pending") return standing;
   }
 }
 

@@ -111,6 +111,23 @@ describe("startMissing", () => {
     ]);
   });
 
+  test("a run whose payment or refund PostgreSQL has forgotten is told to look for itself", async () => {
+    const open = aPayment({ amountMinor: "1" });
+    await recordPayment(database().app, open);
+    const { merchant, idempotencyKey } = open;
+    const forgotten = { merchant: "default", key: `forgotten-${open.paymentId}` };
+    const { startMissing, told } = supervisorOf({
+      payments: [{ merchant, key: idempotencyKey }, forgotten],
+      refunds: [forgotten],
+    });
+    expect(await startMissing()).toMatchObject({ runsTold: 2, runsLost: 2, failed: 0 });
+    const look = { status: "failed", failureCode: null, messageId: null };
+    expect(told).toEqual([
+      [`payment:default:${forgotten.key}`, look],
+      [`refund:default:${forgotten.key}`, look],
+    ]);
+  });
+
   test("one run that can't be helped is counted, and stops the look at nobody else", async () => {
     const [broken, other] = [await made("automatic", 1), await made("automatic", 1)];
     const { startMissing, started, overdue } = supervisorOf(undefined, {

@@ -112,7 +112,8 @@ const SETTLED = facts({
       messageId: "m-2",
       type: "payment.settled",
       version: 2,
-      createdAt: after(82),
+      // Its time was taken at the start of the commit that booked.
+      createdAt: after(80),
       publishedAt: after(120),
     }),
   ],
