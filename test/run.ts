@@ -159,7 +159,7 @@ async function runJest(args: readonly string[], env: Partial<TestServices>): Pro
 // A test sees the services that were started here and nothing of the caller's, but what it is told to write, and how much to try.
 function inheritedEnvironment(): NodeJS.ProcessEnv {
   const foreign =
-    /^(NODE_OPTIONS|NODE_CHANNEL_.*|DATABASE_URL|(TEMPORAL|AWS|REMIT(?!_(UPDATE_DOCS|UPDATE_HISTORIES|TEST_SEED|TEST_POOL_MAX|MODEL_RUNS|MODEL_FLOW_RUNS|MODEL_SEED|FUZZ_RUNS|FUZZ_SEED)$)|PG)_?.*)$/;
+    /^(NODE_OPTIONS|NODE_CHANNEL_.*|DATABASE_URL|(TEMPORAL|AWS|REMIT(?!_(UPDATE_DOCS|UPDATE_HISTORIES|TEST_SEED|TEST_POOL_MAX|TEST_OUTAGE_MS|MODEL_RUNS|MODEL_FLOW_RUNS|MODEL_SEED|FUZZ_RUNS|FUZZ_SEED)$)|PG)_?.*)$/;
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !foreign.test(name)));
 }
 

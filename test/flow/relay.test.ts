@@ -1,4 +1,5 @@
 import type { ChildProcess } from "node:child_process";
+import { setTimeout as delay } from "node:timers/promises";
 import { GetQueueAttributesCommand } from "@aws-sdk/client-sqs";
 import { runningRelayIds } from "../../src/client/running-relays.ts";
 import { getPayment } from "../../src/database/payment-queries.ts";
@@ -21,6 +22,8 @@ import type { WorkerProcesses } from "../support/worker-process.ts";
 
 /** The relay and the intake while what they depend on is away, silent or frozen: real processes, real sockets. */
 const flow = useFlow();
+/** `npm run test:long-outage`: for how long brokers and Temporal stay away. */
+const OUTAGE_MS = Number(process.env["REMIT_TEST_OUTAGE_MS"] ?? 0);
 const plugs: Plug[] = [];
 let processes: WorkerProcesses;
 let worker: ChildProcess;
@@ -220,42 +223,47 @@ describe("a broker that is away", () => {
         },
         { timeoutMs: 60_000 },
       );
+      await delay(OUTAGE_MS);
       expect((await relay.describe()).status.name).toBe("RUNNING");
       expect(await burned()).toEqual(NOTHING);
       await plug.mend();
       await allSettled(paymentIds);
       expect(await burned()).toEqual(NOTHING);
     },
-    150_000,
+    150_000 + OUTAGE_MS,
   );
 });
 
 describe("Temporal away from the consumer", () => {
-  test("fills no dead-letter queue: what was received goes back, nothing more is received, and all is booked after it", async () => {
-    const address = `http://${testServices().REMIT_TEST_TEMPORAL_ADDRESS}`;
-    const plug = await plugFor(address);
-    // The payments and the relay work all the while; only the consumer has lost Temporal.
-    await ready(["--role", "payments,relay"], flow().env);
-    await ready(["--role", "ledger"], {
-      ...flow().env,
-      TEMPORAL_ADDRESS: `127.0.0.1:${plug.port}`,
-    });
-    await allSettled(await payMany(2));
-    await plug.pull();
-    const paymentIds = await payMany(30);
-    await eventually(
-      async () => expect((await outboxStatus(flow().database.app)).pending).toBe(0),
-      {
-        timeoutMs: 30_000,
-      },
-    );
-    // Longer than ten times the visibility with which a message is given back: ten receives would bury it.
-    await new Promise((resolve) => setTimeout(resolve, 25_000));
-    expect(await burned()).toEqual(NOTHING);
-    await plug.mend();
-    await allSettled(paymentIds, 90_000);
-    expect(await burned()).toEqual(NOTHING);
-  }, 180_000);
+  test(
+    "fills no dead-letter queue: what was received goes back, nothing more is received, and all is booked after it",
+    async () => {
+      const address = `http://${testServices().REMIT_TEST_TEMPORAL_ADDRESS}`;
+      const plug = await plugFor(address);
+      // The payments and the relay work all the while; only the consumer has lost Temporal.
+      await ready(["--role", "payments,relay"], flow().env);
+      await ready(["--role", "ledger"], {
+        ...flow().env,
+        TEMPORAL_ADDRESS: `127.0.0.1:${plug.port}`,
+      });
+      await allSettled(await payMany(2));
+      await plug.pull();
+      const paymentIds = await payMany(30);
+      await eventually(
+        async () => expect((await outboxStatus(flow().database.app)).pending).toBe(0),
+        {
+          timeoutMs: 30_000,
+        },
+      );
+      // Longer than ten times the visibility with which a message is given back: ten receives would bury it.
+      await delay(Math.max(25_000, OUTAGE_MS));
+      expect(await burned()).toEqual(NOTHING);
+      await plug.mend();
+      await allSettled(paymentIds, 90_000);
+      expect(await burned()).toEqual(NOTHING);
+    },
+    180_000 + OUTAGE_MS,
+  );
 });
 
 describe("a worker frozen with a batch in its hands", () => {
