@@ -10,6 +10,7 @@ import { assertIdempotencyKey } from "../domain/ids.ts";
 import { parseAmount } from "../domain/money.ts";
 import { assertText } from "../domain/text.ts";
 import type { RecordResult } from "../workflows/messages.ts";
+import { ForeignFingerprintError, unlessForeign } from "./foreign-fingerprint.ts";
 
 /** What an operation does to a payment that it has locked, and how it reads its own first answer back. */
 export interface KeyedOperation<Receipt> {
@@ -29,22 +30,28 @@ export async function decideOnce<Receipt extends object>(
   { decide, receiptOf, messageId }: KeyedOperation<Receipt>,
 ): Promise<RecordResult<Receipt>> {
   const { operation, parameters, idempotencyKey, fingerprint, requestId } = claim;
-  if (fingerprint !== operationFingerprint(operation, { ...parameters, idempotencyKey })) {
-    const message = "fingerprint: expected the one of these parameters";
-    return { outcome: "malformed", code: "usage", message, requestId };
-  }
-  return await inTransaction(database, async (tx) => {
-    const { isNew, payment } = await claimOperation(tx, claim);
-    if (!isNew) return await answerAgain(tx, claim, receiptOf);
-    const decision = payment === null ? notFound(claim) : await decide(tx, payment);
-    if (!("code" in decision)) {
-      const ledgerWaits = messageId === undefined ? {} : { messageId };
-      return { outcome: "recorded", receipt: decision, ...ledgerWaits };
-    }
-    const { merchant, paymentId } = claim;
-    await refuseKey(tx, { merchant, key: idempotencyKey }, { ...decision, parameters, paymentId });
-    return { outcome: "refused", ...decision, requestId };
-  });
+  const expected = operationFingerprint(operation, { ...parameters, idempotencyKey });
+  return await unlessForeign(
+    claim,
+    async () =>
+      await inTransaction(database, async (tx) => {
+        const { isNew, payment } = await claimOperation(tx, claim);
+        if (!isNew) return await answerAgain(tx, claim, receiptOf);
+        if (fingerprint !== expected) throw new ForeignFingerprintError();
+        const decision = payment === null ? notFound(claim) : await decide(tx, payment);
+        if (!("code" in decision)) {
+          const ledgerWaits = messageId === undefined ? {} : { messageId };
+          return { outcome: "recorded", receipt: decision, ...ledgerWaits };
+        }
+        const { merchant, paymentId } = claim;
+        await refuseKey(
+          tx,
+          { merchant, key: idempotencyKey },
+          { ...decision, parameters, paymentId },
+        );
+        return { outcome: "refused", ...decision, requestId };
+      }),
+  );
 }
 
 async function answerAgain<Receipt extends object>(

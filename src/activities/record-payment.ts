@@ -31,6 +31,7 @@ import { assertText } from "../domain/text.ts";
 import { traceparentOf } from "../domain/trace-context.ts";
 import type { PaymentInput, PaymentReceipt, RecordResult } from "../workflows/messages.ts";
 import { eventData } from "./event-data.ts";
+import { ForeignFingerprintError, unlessForeign } from "./foreign-fingerprint.ts";
 
 export type RecordPaymentResult = RecordResult<PaymentReceipt>;
 
@@ -48,23 +49,29 @@ export async function recordPayment(
   if (malformed !== null) {
     return { outcome: "malformed", ...malformed, requestId: input.requestId };
   }
-  return await inTransaction(database, async (tx) => {
-    const claimed = await claimKey(
-      tx,
-      {
-        merchant: input.merchant,
-        key: input.idempotencyKey,
-        operation: "pay",
-        fingerprint: input.fingerprint,
-        requestId: input.requestId,
-        paymentId: input.paymentId,
-        notAfter: input.notAfter,
-      },
-      input,
-    );
-    if (!claimed.isNew) return await answerAgain(tx, input);
-    return await decide(tx, input, claimed);
-  });
+  const expected = fingerprintOf(parametersOf(input));
+  return await unlessForeign(
+    input,
+    async () =>
+      await inTransaction(database, async (tx) => {
+        const claimed = await claimKey(
+          tx,
+          {
+            merchant: input.merchant,
+            key: input.idempotencyKey,
+            operation: "pay",
+            fingerprint: input.fingerprint,
+            requestId: input.requestId,
+            paymentId: input.paymentId,
+            notAfter: input.notAfter,
+          },
+          input,
+        );
+        if (!claimed.isNew) return await answerAgain(tx, input);
+        if (input.fingerprint !== expected) throw new ForeignFingerprintError();
+        return await decide(tx, input, claimed);
+      }),
+  );
 }
 
 async function decide(
@@ -208,10 +215,6 @@ function refuseMalformed(input: PaymentInput): { code: ErrorCode; message: strin
     parseAmount({ amountMinor: input.amountMinor, currency: input.currency });
     assertCapture(input, "capture");
     if (input.description !== null) assertText(input.description, "description");
-    // Kept for ever as what the key stands for: of other parameters it would answer somebody else's request with this one.
-    if (input.fingerprint !== fingerprintOf(parametersOf(input))) {
-      throw new DomainError("usage", "fingerprint: expected the one of these parameters");
-    }
     return null;
   } catch (error) {
     if (error instanceof DomainError) return { code: error.code, message: error.message };
