@@ -78,7 +78,11 @@ export const QUEUE_CHECKS: readonly Check<BrokerContext>[] = [
     about: "no letter waits in the dead-letter queue",
     judge: ({ facts: { dlq } }) => {
       if (dlq.kind !== "found") return whyUnknown(dlq, "broker.dlq") ?? ok("");
-      const count = Number(dlq.part.attributes["ApproximateNumberOfMessages"] ?? 0);
+      // What somebody looks at this moment is one as well.
+      const count = ["", "NotVisible", "Delayed"].reduce(
+        (sum, kind) => sum + Number(dlq.part.attributes[`ApproximateNumberOfMessages${kind}`] ?? 0),
+        0,
+      );
       return count === 0 ? ok("empty") : warn(`${count} dead letters`, "remit dlq peek");
     },
   },
