@@ -33,7 +33,7 @@ export function writeFigures(path: string, results: readonly Result[]): void {
     left < right ? -1 : 1,
   );
   const total = [...cellsOf(totalOf(sorted.map(resultOf))).slice(0, -1), "", ""];
-  const table = [HEADINGS, HEADINGS.map(() => "---"), ...sorted, total].map(lineOf).join("\n");
+  const table = tableOf([HEADINGS, ...sorted, total]);
   writeFileSync(path, `${before}${BEGIN}\n\n${machine()}\n\n${table}\n\n${END}${after}`);
 }
 
@@ -72,6 +72,14 @@ function resultOf([scenario = "", ...cells]: string[]): Result {
   };
 }
 
-function lineOf(cells: readonly string[]): string {
-  return `| ${cells.join(" | ")} |`;
+/** As `npm run format` would leave it. */
+function tableOf(rows: readonly (readonly string[])[]): string {
+  const widths = HEADINGS.map((_, column) =>
+    Math.max(...rows.map((row) => (row[column] ?? "").length)),
+  );
+  const lineOf = (cells: readonly string[]): string =>
+    `| ${widths.map((width, column) => (cells[column] ?? "").padEnd(width)).join(" | ")} |`;
+  const [headings = [], ...others] = rows;
+  const rule = widths.map((width) => "-".repeat(width));
+  return [headings, rule, ...others].map(lineOf).join("\n");
 }
