@@ -1,9 +1,9 @@
 import { once } from "node:events";
 import { Agent, createServer, request } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Step } from "./failpoints.ts";
+import { onLoopback } from "./on-loopback.ts";
 import type { BrokerAction, BrokerFault, Proxy, ProxyContext } from "./traffic.ts";
 
 /** A reverse proxy between a worker and the broker: failpoints, faults, and a count of what went through. */
@@ -16,18 +16,10 @@ export async function startBrokerProxy(
     handle({ incoming, outgoing, agent, target, context }).catch(() => outgoing.destroy());
   });
   server.keepAliveTimeout = 60_000;
-  server.listen({ host: "127.0.0.1", port: 0 });
-  await once(server, "listening");
-  return {
-    port: (server.address() as AddressInfo).port,
-    close: async () => {
-      const closed = once(server, "close");
-      server.close();
-      server.closeAllConnections();
-      agent.destroy();
-      await closed;
-    },
-  };
+  return await onLoopback(server, () => {
+    server.closeAllConnections();
+    agent.destroy();
+  });
 }
 
 interface Handling {

@@ -1,7 +1,7 @@
-import { once } from "node:events";
 import { connect, createServer } from "node:net";
-import type { AddressInfo, Socket } from "node:net";
+import type { Socket } from "node:net";
 import type { Step } from "./failpoints.ts";
+import { onLoopback } from "./on-loopback.ts";
 import type { Proxy, ProxyContext } from "./traffic.ts";
 
 /**
@@ -27,17 +27,9 @@ export async function startPostgresProxy(
       });
     }
   });
-  server.listen({ host: "127.0.0.1", port: 0 });
-  await once(server, "listening");
-  return {
-    port: (server.address() as AddressInfo).port,
-    close: async () => {
-      const closed = once(server, "close");
-      server.close();
-      for (const socket of sockets) socket.destroy();
-      await closed;
-    },
-  };
+  return await onLoopback(server, () => {
+    for (const socket of sockets) socket.destroy();
+  });
 }
 
 /** What one exchange (until ReadyForQuery) is for. */
@@ -138,7 +130,6 @@ class Session {
       const message = rest.subarray(0, length);
       rest = rest.subarray(length);
       const type = String.fromCharCode(message[0] ?? 0);
-      if (type === "A" && this.#context.traffic.isDeafToNotify) continue;
       const exchange = this.#open[0];
       if (exchange === undefined || exchange.step === null) {
         passed.push(message);

@@ -7,10 +7,10 @@ import type {
   ServerHttp2Session,
   ServerHttp2Stream,
 } from "node:http2";
-import type { AddressInfo } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
 import type { Step } from "./failpoints.ts";
+import { onLoopback } from "./on-loopback.ts";
 import type { Proxy, ProxyContext } from "./traffic.ts";
 
 /** A reverse proxy for gRPC between a worker and Temporal; all calls are unary, so each is held and passed on whole. */
@@ -31,17 +31,9 @@ export async function startTemporalProxy(
     });
   });
   server.on("error", () => undefined);
-  server.listen({ host: "127.0.0.1", port: 0 });
-  await once(server, "listening");
-  return {
-    port: (server.address() as AddressInfo).port,
-    close: async () => {
-      const closed = once(server, "close");
-      server.close();
-      for (const session of sessions) session.destroy();
-      await closed;
-    },
-  };
+  return await onLoopback(server, () => {
+    for (const session of sessions) session.destroy();
+  });
 }
 
 /**

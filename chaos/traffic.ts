@@ -14,14 +14,11 @@ export class Traffic {
   rewriteSql: (sql: string) => string = (sql) => sql;
   /** Path of the ledger's queue: what a planted fault deletes from. */
   queuePath = "";
-  /** Swallows what LISTEN would hear. */
-  isDeafToNotify = false;
 
   calm(): void {
     this.brokerFault = () => null;
     this.temporalFault = () => null;
     this.rewriteSql = (sql) => sql;
-    this.isDeafToNotify = false;
   }
 
   /** Beyond the first of each message, on both sides of the broker's queue. */

@@ -8,7 +8,6 @@ import type { Message, ReceivedMessage } from "../database/ledger-queries.ts";
 import { changePayment } from "../database/change-queries.ts";
 import type { Refusal } from "../domain/decisions.ts";
 import { newEvent } from "../domain/events.ts";
-import { traceparentOf } from "../domain/trace-context.ts";
 import { applyCapture } from "./apply-capture.ts";
 import { applyRefund } from "./apply-refund.ts";
 import { refusalOf } from "./due-booking.ts";
@@ -55,9 +54,8 @@ async function applyMessage(
 ): Promise<AppliedMessage> {
   const received = await receiveMessage(tx, message);
   if (!received.isNew) return await answerAgain(tx, message);
-  const { type } = received;
-  const traceparent = traceparentOf(received.traceparent);
-  const applied = await decide(tx, message, { ...received, traceparent, refusal });
+  const { type, traceparent } = received;
+  const applied = await decide(tx, message, { ...received, refusal });
   return { ...applied, event: type === null ? null : { type, traceparent } };
 }
 

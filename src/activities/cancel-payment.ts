@@ -5,7 +5,6 @@ import { lockPayment } from "../database/ledger-queries.ts";
 import { readCaptures } from "../database/operation-queries.ts";
 import { changePayment } from "../database/change-queries.ts";
 import { newEvent } from "../domain/events.ts";
-import { traceparentOf } from "../domain/trace-context.ts";
 import type { CancelPaymentInput, PaymentStanding } from "../workflows/messages.ts";
 import { giveBack } from "./end-authorization.ts";
 import { eventData } from "./event-data.ts";
@@ -21,10 +20,8 @@ export interface CancelledPayment extends PaymentStanding {
  */
 export async function cancelPayment(
   database: Database,
-  input: CancelPaymentInput,
+  { paymentId, traceparent }: CancelPaymentInput,
 ): Promise<CancelledPayment | null> {
-  const { paymentId } = input;
-  const traceparent = traceparentOf(input.traceparent);
   return await inTransaction(database, async (tx) => {
     const locked = await lockPayment(tx, paymentId);
     if (locked === null) return null;

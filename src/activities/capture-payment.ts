@@ -5,7 +5,6 @@ import { changePayment, insertCapture } from "../database/change-queries.ts";
 import type { PaymentState, Refusal } from "../domain/decisions.ts";
 import { newEvent } from "../domain/events.ts";
 import { decideCapture } from "../domain/operation-decisions.ts";
-import { traceparentOf } from "../domain/trace-context.ts";
 import type { CapturePaymentInput, CaptureReceipt, RecordResult } from "../workflows/messages.ts";
 import { decideOnce, refuseMalformedOperation } from "./decide-once.ts";
 import { eventData } from "./event-data.ts";
@@ -86,7 +85,7 @@ async function capture(
     type: "payment.captured",
     aggregateVersion: version + 1,
     time: now,
-    traceparent: traceparentOf(input.traceparent),
+    traceparent: input.traceparent,
     data: {
       ...eventData(payment),
       captureId,

@@ -10,7 +10,6 @@ import type { OutboxEvent } from "../domain/events.ts";
 import { endAuthorization, refuseVoid } from "../domain/operation-decisions.ts";
 import type { CaptureState, Remainder } from "../domain/operation-decisions.ts";
 import type { PaymentStatus } from "../domain/payment.ts";
-import { traceparentOf } from "../domain/trace-context.ts";
 import type {
   PaymentStanding,
   RecordResult,
@@ -39,7 +38,7 @@ export async function voidPayment(
         const refusal = refuseVoid(payment);
         if (refusal !== null) return refusal;
         const { captures, now } = await readCaptures(tx, paymentId);
-        const traceparent = traceparentOf(input.traceparent);
+        const { traceparent } = input;
         const status = await giveBack(tx, {
           payment,
           captures,
@@ -86,7 +85,7 @@ interface AuthorizationEnd {
   readonly payment: PaymentState;
   readonly captures: readonly CaptureState[];
   readonly now: Date;
-  readonly traceparent: string | null;
+  readonly traceparent: string | null | undefined;
   readonly ending: "voided" | "expired";
 }
 

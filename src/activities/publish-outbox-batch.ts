@@ -75,9 +75,15 @@ export async function claimBatch(
     leaseMs,
   });
   const isSuspect = rows.some((row) => unexplainedClaims(row) > 0);
-  const longest = Math.max(0, ...[...queuesByAggregate(rows).values()].map(({ length }) => length));
-  const isWhole = next === null && rows.length < input.rowsMax && longest < ROWS_PER_AGGREGATE_MAX;
+  const isWhole = next === null && rows.length < input.rowsMax && !isAnyAtItsLimit(rows);
   return { rows, leaseToken, sendUntil, next, isWhole, isSuspect };
+}
+
+/** Whether an aggregate gave as many rows as it may, so that it may have more. */
+function isAnyAtItsLimit(rows: readonly ClaimedRow[]): boolean {
+  if (rows.length < ROWS_PER_AGGREGATE_MAX) return false;
+  const queues = [...queuesByAggregate(rows).values()];
+  return queues.some(({ length }) => length >= ROWS_PER_AGGREGATE_MAX);
 }
 
 /**

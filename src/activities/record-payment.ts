@@ -28,7 +28,6 @@ import { parseAmount } from "../domain/money.ts";
 import { assertCapture } from "../domain/payment.ts";
 import type { PaymentParameters, RecordedParameters } from "../domain/payment.ts";
 import { assertText } from "../domain/text.ts";
-import { traceparentOf } from "../domain/trace-context.ts";
 import type { PaymentInput, PaymentReceipt, RecordResult } from "../workflows/messages.ts";
 import { eventData } from "./event-data.ts";
 import { ForeignFingerprintError, unlessForeign } from "./foreign-fingerprint.ts";
@@ -108,7 +107,7 @@ async function record(tx: Tx, input: PaymentInput, now: Date): Promise<RecordPay
   };
   const data = eventData({ ...payment, amount: BigInt(input.amountMinor) });
   const messageId = uuidv7();
-  const traceparent = traceparentOf(input.traceparent);
+  const { traceparent } = input;
   const createdAt = await insertPayment(
     tx,
     payment,

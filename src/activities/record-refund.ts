@@ -7,7 +7,6 @@ import type { PaymentState, Refusal } from "../domain/decisions.ts";
 import { DomainError } from "../domain/errors.ts";
 import { newEvent } from "../domain/events.ts";
 import { bookedAmount, decideRefund } from "../domain/operation-decisions.ts";
-import { traceparentOf } from "../domain/trace-context.ts";
 import type { RecordResult, RefundInput, RefundReceipt } from "../workflows/messages.ts";
 import { decideOnce, refuseMalformedOperation } from "./decide-once.ts";
 
@@ -88,7 +87,7 @@ async function refund(
       type: "refund.created",
       aggregateVersion: 1,
       time: now,
-      traceparent: traceparentOf(input.traceparent),
+      traceparent: input.traceparent,
       data: {
         refundId,
         paymentId,

@@ -223,12 +223,9 @@ async function tellEnded({
   for (const { status, failureCode, ...key } of endedParts) {
     await signalDecision(workflowIds.refund(key), { status, failureCode, messageId: null });
   }
-  const lost = await unrecordedKeys(database, [...payments, ...refunds]);
-  const isLost = (key: Key): boolean =>
-    lost.some((each) => each.merchant === key.merchant && each.key === key.key);
   const waiting = [
-    ...payments.filter(isLost).map(workflowIds.payment),
-    ...refunds.filter(isLost).map(workflowIds.refund),
+    ...(await unrecordedKeys(database, payments)).map(workflowIds.payment),
+    ...(await unrecordedKeys(database, refunds)).map(workflowIds.refund),
   ];
   for (const workflowId of waiting) await signalDecision(workflowId, LOOK);
   return { told: ended.length + endedParts.length + waiting.length, lost: waiting.length };

@@ -1,9 +1,9 @@
-import { GetQueueAttributesCommand } from "@aws-sdk/client-sqs";
 import type { Settings } from "../config/settings.ts";
 import { getMessage } from "../database/outbox-queries.ts";
 import { tracePayment } from "../database/payment-trace.ts";
 import { DomainError } from "../domain/errors.ts";
 import { createSnsClient, createSqsClient } from "../messaging/aws-clients.ts";
+import { readQueueDepth } from "../messaging/queue-depths.ts";
 import { createSnsPublisher } from "../messaging/sns-publisher.ts";
 import type { PlayedPayment } from "./demo-payment.ts";
 import { positionOf } from "./demo-stage.ts";
@@ -76,13 +76,8 @@ async function untilQueueIsEmpty({ aws, ledgerQueueUrl }: Settings): Promise<voi
   let emptyLooks = 0;
   try {
     await eventually("the ledger's queue is empty", async () => {
-      const { Attributes = {} } = await sqs.send(
-        new GetQueueAttributesCommand({
-          QueueUrl: ledgerQueueUrl,
-          AttributeNames: ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
-        }),
-      );
-      const isEmpty = Object.values(Attributes).every((count) => count === "0");
+      const { visible, inFlight } = await readQueueDepth(sqs, ledgerQueueUrl);
+      const isEmpty = visible + inFlight === 0;
       emptyLooks = isEmpty ? emptyLooks + 1 : 0;
       return emptyLooks >= EMPTY_LOOKS ? true : null;
     });

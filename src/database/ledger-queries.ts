@@ -66,9 +66,11 @@ export async function receiveMessage(tx: Tx, message: Message): Promise<Received
     {
       name: "receive_message",
       text: `
-      WITH received AS MATERIALIZED (
+      WITH message AS MATERIALIZED (
+        SELECT o.type, o.aggregate_type, o.aggregate_id, o.payload, o.headers FROM remit.outbox o WHERE o.id = $1
+      ), received AS MATERIALIZED (
         INSERT INTO remit.inbox (consumer, message_id, type, payload, processed_at, outcome)
-        SELECT '${CONSUMER}', $1, coalesce((SELECT o.type FROM remit.outbox o WHERE o.id = $1), $2), $3, clock_timestamp(), 'booked'
+        SELECT '${CONSUMER}', $1, coalesce((SELECT type FROM message), $2), $3, clock_timestamp(), 'booked'
          WHERE NOT EXISTS (SELECT FROM remit.ledger_transactions WHERE message_id = $1)
             ON CONFLICT (consumer, message_id) DO NOTHING
         RETURNING message_id
@@ -76,9 +78,8 @@ export async function receiveMessage(tx: Tx, message: Message): Promise<Received
         SELECT o.type, o.headers ->> 'traceparent' AS traceparent, CASE o.aggregate_type WHEN 'payment' THEN o.aggregate_id::uuid END AS payment_id,
                CASE o.type WHEN 'payment.captured' THEN (o.payload #>> '{data,captureId}')::uuid END AS capture_id,
                CASE o.aggregate_type WHEN 'refund' THEN o.aggregate_id::uuid END AS refund_id
-          FROM remit.outbox o
-         WHERE o.id = $1
-           AND (o.aggregate_type, o.type) IN (('payment', 'payment.created'), ('payment', 'payment.captured'), ('refund', 'refund.created'))
+          FROM message o
+         WHERE (o.aggregate_type, o.type) IN (('payment', 'payment.created'), ('payment', 'payment.captured'), ('refund', 'refund.created'))
            AND ${NAMES_ITS_PAYMENT}
       ), payment AS MATERIALIZED (
         SELECT p.*

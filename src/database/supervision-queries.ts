@@ -220,6 +220,7 @@ export async function endedRefunds(
 
 /** Of these keys those that PostgreSQL has never heard of, or has forgotten: a failover can lose commits that were answered. */
 export async function unrecordedKeys(tx: Tx, keys: readonly Key[]): Promise<Key[]> {
+  if (keys.length === 0) return [];
   return await tx.run<Key & Record<string, unknown>>(
     {
       name: "unrecorded_keys",

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { TRACEPARENT_PATTERN } from "./trace-context.ts";
+import { TRACEPARENT_PATTERN, traceparentOf } from "./trace-context.ts";
 
 const minor = z.string().regex(/^[1-9][0-9]{0,17}$/);
 const minorOrZero = z.string().regex(/^(0|[1-9][0-9]{0,17})$/);
@@ -96,8 +96,8 @@ export interface NewEvent<Type extends EventType> {
   readonly type: Type;
   readonly aggregateVersion: number;
   readonly time: Date;
-  /** Of the request that led to it; null where that had none, or nobody asked. */
-  readonly traceparent: string | null;
+  /** Of the request that led to it; left out where that had none, where it isn't valid, or nobody asked. */
+  readonly traceparent: string | null | undefined;
   readonly data: EventData<Type>;
 }
 
@@ -112,7 +112,8 @@ export function newEvent<Type extends EventType>({
 }: NewEvent<Type>): OutboxEvent {
   const dataschema = dataSchemaOf(type);
   const aggregate = aggregateOf(data);
-  const trace = traceparent === null ? {} : { traceparent };
+  const valid = traceparentOf(traceparent);
+  const trace = valid === null ? {} : { traceparent: valid };
   return {
     messageId,
     ...aggregate,

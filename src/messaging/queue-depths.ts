@@ -14,8 +14,13 @@ export async function readQueueDepth(sqs: SQSClient, queueUrl: string): Promise<
       AttributeNames: ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
     }),
   );
+  return depthOf(Attributes);
+}
+
+/** The same from attributes that were read already. */
+export function depthOf(attributes: Readonly<Record<string, string>>): QueueDepth {
   return {
-    visible: Number(Attributes.ApproximateNumberOfMessages ?? 0),
-    inFlight: Number(Attributes.ApproximateNumberOfMessagesNotVisible ?? 0),
+    visible: Number(attributes["ApproximateNumberOfMessages"] ?? 0),
+    inFlight: Number(attributes["ApproximateNumberOfMessagesNotVisible"] ?? 0),
   };
 }

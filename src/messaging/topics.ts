@@ -31,9 +31,14 @@ export async function findTopic(
     await sns.send(new GetTopicAttributesCommand({ TopicArn: topicArn }));
     return topicArn;
   } catch (error) {
-    if (error instanceof Error && /^NotFound(Exception)?$/.test(error.name)) return null;
+    if (isMissingTopic(error)) return null;
     throw error;
   }
+}
+
+/** Whether SNS says that there is no such topic. */
+export function isMissingTopic(error: unknown): boolean {
+  return error instanceof Error && /^NotFound(Exception)?$/.test(error.name);
 }
 
 export async function makeTopic(sns: SNSClient, name: string): Promise<string> {

@@ -3,7 +3,7 @@ import type { SQSClient } from "@aws-sdk/client-sqs";
 import { GetTopicAttributesCommand } from "@aws-sdk/client-sns";
 import { isMissingQueue, readQueue } from "./queues.ts";
 import type { Queue } from "./queues.ts";
-import { findSubscription } from "./topics.ts";
+import { findSubscription, isMissingTopic } from "./topics.ts";
 import type { Subscription } from "./topics.ts";
 
 /** What a look at one part met: it, nothing of that name, or a refusal. */
@@ -59,8 +59,4 @@ async function lookAt<Part>(
 
 function queueAt(url: string): { name: string; url: string } {
   return { name: url.split("/").at(-1) ?? url, url };
-}
-
-function isMissingTopic(error: unknown): boolean {
-  return error instanceof Error && /^NotFound(Exception)?$/.test(error.name);
 }

@@ -24,7 +24,7 @@ function place(): { workflowId?: string; runId?: string; attempt: number } {
 
 /** An activity's failure as it was, before Temporal gets what may be shown of it. */
 export function logFailure(logger: Logger, activity: string, failed: FailedActivity): void {
-  const { paymentId, messageId } = { paymentId: undefined, messageId: undefined, ...failed.input };
+  const { paymentId, messageId } = failed.input;
   logger.warn({ activity, ...place(), paymentId, messageId, err: failed.error }, "activity failed");
 }
 
@@ -57,7 +57,7 @@ export function loggedPayments(logger: Logger, activities: PaymentActivities): P
       const taken = await activities.takeUpPayment(input);
       const { paymentId } = input;
       if (taken === null) logger.warn({ ...place(), paymentId }, "no payment to take up");
-      else logger.info({ ...place(), paymentId, ...statusOf(taken.receipt) }, "payment taken up");
+      else logger.info({ ...place(), paymentId, status: taken.receipt.status }, "payment taken up");
       return taken;
     },
     async cancelPayment(input) {
@@ -65,7 +65,7 @@ export function loggedPayments(logger: Logger, activities: PaymentActivities): P
       if (standing?.changed === true) {
         const { paymentId, traceparent } = input;
         const ids = { ...place(), paymentId, traceId: traceIdOf(traceparent) ?? undefined };
-        logger.info({ ...ids, ...statusOf(standing) }, "payment cancelled");
+        logger.info({ ...ids, status: standing.status }, "payment cancelled");
       }
       return standing;
     },
@@ -73,15 +73,11 @@ export function loggedPayments(logger: Logger, activities: PaymentActivities): P
       const standing = await activities.expirePayment(input);
       if (standing !== null && standing.status !== "authorized") {
         const { paymentId } = input;
-        logger.info({ ...place(), paymentId, ...statusOf(standing) }, "authorization is over");
+        logger.info({ ...place(), paymentId, status: standing.status }, "authorization is over");
       }
       return standing;
     },
   };
-}
-
-function statusOf({ status }: { readonly status: string }): { status: string } {
-  return { status };
 }
 
 /** A payment that wasn't recorded has no id that anybody could look for; its merchant and key are in the workflow's id. */

@@ -1,5 +1,6 @@
 import { DomainError } from "../../domain/errors.ts";
 import { assertInboxOutlivesQueues } from "../../messaging/queue-retention.ts";
+import { depthOf } from "../../messaging/queue-depths.ts";
 import type { Queue } from "../../messaging/queues.ts";
 import { VISIBILITY_SECONDS } from "../../messaging/sqs-receiver.ts";
 import { letsTopicSend } from "../../messaging/queue-policy.ts";
@@ -78,11 +79,10 @@ export const QUEUE_CHECKS: readonly Check<BrokerContext>[] = [
     about: "no letter waits in the dead-letter queue",
     judge: ({ facts: { dlq } }) => {
       if (dlq.kind !== "found") return whyUnknown(dlq, "broker.dlq") ?? ok("");
+      const { visible, inFlight } = depthOf(dlq.part.attributes);
+      const delayed = Number(dlq.part.attributes["ApproximateNumberOfMessagesDelayed"] ?? 0);
       // What somebody looks at this moment is one as well.
-      const count = ["", "NotVisible", "Delayed"].reduce(
-        (sum, kind) => sum + Number(dlq.part.attributes[`ApproximateNumberOfMessages${kind}`] ?? 0),
-        0,
-      );
+      const count = visible + inFlight + delayed;
       return count === 0 ? ok("empty") : warn(`${count} dead letters`, "remit dlq peek");
     },
   },

@@ -1,4 +1,5 @@
 import type { Client } from "@temporalio/client";
+import { runningRelayIds } from "../../client/running-relays.ts";
 import { workflowIds } from "../../domain/ids.ts";
 import { TASK_QUEUES } from "../../workflows/messages.ts";
 import { shardRanges } from "../../worker/relay-ranges.ts";
@@ -110,16 +111,15 @@ async function judgeTemporalClock(context: TemporalContext): Promise<Finding> {
   if (newest === 0) return notJudged("no relay reports, see temporal.relays");
   const ageMs = context.now() - newest;
   const skew = { whose: "Temporal's", skewMs: -ageMs, blurMs: 0 };
-  if (ageMs < 0) return judgeSkew(skew);
-  if (ageMs > HEARTBEAT_AGE_MS_MAX) return judgeSkew(skew);
+  if (ageMs < 0 || ageMs > HEARTBEAT_AGE_MS_MAX) return judgeSkew(skew);
   return ok("Temporal's clock agrees");
 }
 
 async function heartbeatsOf(client: Client, ask: TemporalContext["ask"]): Promise<number[]> {
-  const relays = await relayStatuses(client);
+  const relays = await runningRelayIds(client);
   const described = await Promise.all(
     relays.map(
-      async ({ workflowId }) =>
+      async (workflowId) =>
         await ask(async () => await client.workflow.getHandle(workflowId).describe()),
     ),
   );
