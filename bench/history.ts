@@ -1,28 +1,25 @@
 import { asReplica } from "./relay/events.ts";
 import type { BenchDatabase } from "./relay/scene.ts";
 
-/** Of a long history: settled payments, all but the recent ones older than a day. */
-export const PAYMENTS = 1_000_000;
+/** Of these the last ones are minutes old, all others older than a day. */
 export const RECENT_PAYMENTS = 10_000;
 export const ACCOUNTS = 10_000;
 
-/** Numbered payments `from` … 10^6, each of 1.00 EUR from the world to one of the accounts, as the flow would leave them. */
+/** `payments` settled payments, each of 1.00 EUR from the world to one of the accounts, as the flow would leave them. */
 export async function filled(
   database: BenchDatabase,
-  { from }: { from: number },
+  { payments }: { payments: number },
 ): Promise<BenchDatabase> {
   const { admin } = database;
   const id = (kind: number, n: string): string =>
     `('01900000-000${kind}-7000-8000-' || lpad(to_hex(${n}), 12, '0'))::uuid`;
-  const at = `now() - CASE WHEN n > ${PAYMENTS - RECENT_PAYMENTS} THEN interval '5 minutes' ELSE interval '2 days' END`;
-  const series = `generate_series(${from + 1}, ${PAYMENTS}) n`;
-  const nth = `n - ${from}`;
+  const at = `now() - CASE WHEN n > ${payments - RECENT_PAYMENTS} THEN interval '5 minutes' ELSE interval '2 days' END`;
+  const series = `generate_series(1, ${payments}) n`;
   const account = `'a' || (n % ${ACCOUNTS})`;
-  const count = PAYMENTS - from;
   await asReplica(admin, [
     `INSERT INTO remit.accounts (id, kind, currency, posted, version)
-     SELECT 'a' || k, 'customer', 'EUR', 100 * ${count / ACCOUNTS}, ${count / ACCOUNTS} FROM generate_series(0, ${ACCOUNTS - 1}) k
-     UNION ALL SELECT 'world:EUR', 'world', 'EUR', -100::bigint * ${count}, ${count}`,
+     SELECT 'a' || k, 'customer', 'EUR', 100 * ${payments / ACCOUNTS}, ${payments / ACCOUNTS} FROM generate_series(0, ${ACCOUNTS - 1}) k
+     UNION ALL SELECT 'world:EUR', 'world', 'EUR', -100::bigint * ${payments}, ${payments}`,
     `INSERT INTO remit.payments (id, merchant, idempotency_key, source, destination, amount, currency, capture, status, captured_amount, version, created_at, updated_at, settled_at)
      SELECT ${id(1, "n")}, 'default', 'k' || n, 'world:EUR', ${account}, 100, 'EUR', 'automatic', 'settled', 100, 2, ${at}, ${at}, ${at} FROM ${series}`,
     `INSERT INTO remit.idempotency_keys (merchant, key, operation, fingerprint, request_id, outcome, created_at)
@@ -41,9 +38,9 @@ export async function filled(
     `INSERT INTO remit.ledger_transactions (id, message_id, payment_id, kind, xact, created_at)
      SELECT ${id(6, "n")}, ${id(4, "n")}, ${id(1, "n")}, 'payment', '1', ${at} FROM ${series}`,
     `INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency, balance_after, account_version, created_at)
-     SELECT ${id(7, "n")}, ${id(6, "n")}, 'world:EUR', 'debit', 100, 'EUR', -100::bigint * (${nth}), ${nth}, ${at} FROM ${series}
+     SELECT ${id(7, "n")}, ${id(6, "n")}, 'world:EUR', 'debit', 100, 'EUR', -100::bigint * n, n, ${at} FROM ${series}
       UNION ALL
-     SELECT ${id(8, "n")}, ${id(6, "n")}, ${account}, 'credit', 100, 'EUR', 100 * ((${nth} - 1) / ${ACCOUNTS} + 1), (${nth} - 1) / ${ACCOUNTS} + 1, ${at} FROM ${series}`,
+     SELECT ${id(8, "n")}, ${id(6, "n")}, ${account}, 'credit', 100, 'EUR', 100 * ((n - 1) / ${ACCOUNTS} + 1), (n - 1) / ${ACCOUNTS} + 1, ${at} FROM ${series}`,
   ]);
   await admin.query("VACUUM (ANALYZE)");
   return database;

@@ -18,6 +18,8 @@ export interface BenchOptions {
   readonly publishedRows: number;
   /** How long a foreign transaction holds its xid and snapshot. */
   readonly heldSeconds: number;
+  /** Old payments of a long history. */
+  readonly payments: number;
   readonly parts: readonly RelayPart[];
 }
 
@@ -36,6 +38,7 @@ export function readOptions(args: readonly string[]): BenchOptions {
       events: { type: "string", default: "5000" },
       rows: { type: "string", default: "5000000" },
       "held-seconds": { type: "string", default: "60" },
+      payments: { type: "string", default: "1000000" },
       only: { type: "string", default: RELAY_PARTS.join(",") },
     },
   });
@@ -46,6 +49,7 @@ export function readOptions(args: readonly string[]): BenchOptions {
     events: count("events", values.events),
     publishedRows: count("rows", values.rows),
     heldSeconds: count("held-seconds", values["held-seconds"]),
+    payments: tenThousands(count("payments", values.payments)),
     parts: values.only.split(",").map((part) => oneOf(RELAY_PARTS, part)),
   };
 }
@@ -58,6 +62,12 @@ function count(name: string, text: string): number {
   return value;
 }
 
+/** Each of the 10,000 accounts has as many of them. */
+function tenThousands(payments: number): number {
+  if (payments % 10_000 === 0) return payments;
+  throw new Error(`--payments ${payments}: a multiple of 10,000 was expected\n${USAGE}`);
+}
+
 function oneOf<Word extends string>(words: readonly Word[], given: string): Word {
   const found = words.find((word) => word === given);
   if (found !== undefined) return found;
@@ -65,4 +75,4 @@ function oneOf<Word extends string>(words: readonly Word[], given: string): Word
 }
 
 const USAGE =
-  "usage: npm run bench [-- accept|cost|relay|growth|process|verify|all] [--json] [--rounds N] [--events N] [--rows N] [--held-seconds N] [--only part,…]";
+  "usage: npm run bench [-- accept|cost|relay|growth|process|verify|all] [--json] [--rounds N] [--events N] [--rows N] [--held-seconds N] [--payments N] [--only part,…]";

@@ -27,6 +27,7 @@ interface PayOptions {
   readonly expires?: string;
   /** `true` is `--wait` without a time. */
   readonly wait?: number | true;
+  readonly endAtReceipt?: true;
   readonly file?: string;
   readonly concurrency?: number;
 }
@@ -61,19 +62,29 @@ export function registerPay(program: Command): void {
       "wait until it is settled or failed (30s); authorized with --capture manual",
       parseDurationMs,
     )
+    .option(
+      "--end-at-receipt",
+      "the payment's workflow ends when it is recorded: fewer Temporal events, and only PostgreSQL says how it ended",
+    )
     .option("--file <path>", "a .csv or .jsonl of payments; waits for each")
     .option("--concurrency <n>", `with --file: at a time (${CONCURRENCY})`, integerBetween(1, 999))
     .action(async (options: PayOptions, command: Command) => {
       const context = contextOf(command);
-      if (options.file === undefined) await payOne(context, requestOf(options), waitMsOf(options));
+      if (options.file === undefined) await payOne(context, requestOf(options), options);
       else process.exitCode = await payFile(context, options, options.file);
     });
 }
 
 const WAIT_MS = 30_000;
 
-function waitMsOf({ wait }: PayOptions): number | null {
+function waitMsOf({ wait, endAtReceipt }: PayOptions): number | null {
   if (wait === undefined) return null;
+  if (endAtReceipt === true) {
+    throw new DomainError(
+      "usage",
+      "--wait and --end-at-receipt: what is to be waited for needs a run",
+    );
+  }
   return wait === true ? WAIT_MS : wait;
 }
 
@@ -109,11 +120,13 @@ function requestOf(options: PayOptions): PaymentRequest {
 async function payOne(
   context: CommandContext,
   request: PaymentRequest,
-  waitMs: number | null,
+  options: PayOptions,
 ): Promise<void> {
+  const waitMs = waitMsOf(options);
+  const endsAtReceipt = options.endAtReceipt === true;
   const settings = context.settings(["database"]);
   const document = await withTemporal(settings, async ({ payments }) => {
-    const answer = await payments.pay(request);
+    const answer = await payments.pay(request, { endsAtReceipt });
     // An authorization is an answer; its end may be days away.
     if (waitMs === null || answer.parameters.capture === "manual") return documentOfAnswer(answer);
     return documentOfAnswer(answer, await payments.waitForEnd(answer, { timeoutMs: waitMs }));
@@ -176,6 +189,7 @@ async function payFile(
         path,
         settings,
         ...(options.concurrency === undefined ? {} : { concurrency: options.concurrency }),
+        endsAtReceipt: options.endAtReceipt === true,
         isJson: context.isJson,
         output: context.output,
         refresh: async (document) => await refreshDocument(database, document),

@@ -27,6 +27,8 @@ export interface PayLinesInput {
   readonly retryMs?: number;
   /** How long an accepted line is waited for; 120 s unless said. */
   readonly waitMs?: number;
+  /** Whether a line, and its run, is done when it is recorded; no line is unless said. */
+  readonly endsAtReceipt?: (parameters: PaymentParameters) => boolean;
 }
 
 /**
@@ -92,7 +94,7 @@ async function payLine(line: FileLine, lanes: Lanes): Promise<void> {
   try {
     const result =
       silence.line === null
-        ? await acceptAndWait(line, { input, turn })
+        ? await acceptAndWait(line, { input, turn, parameters })
         : { line, answer: null, error: notAsked(silence.line) };
     if ("error" in result && result.error.code === "outcome_unknown") silence.line ??= line.line;
     arrived();
@@ -110,14 +112,16 @@ function namesOf({ merchant, idempotencyKey, source, destination }: PaymentParam
 
 async function acceptAndWait(
   line: FileLine,
-  { input, turn }: { input: PayLinesInput; turn: Turn },
+  { input, turn, parameters }: { input: PayLinesInput; turn: Turn; parameters: PaymentParameters },
 ): Promise<LineResult> {
+  const isManual = parameters.capture === "manual";
+  const endsAtReceipt = !isManual && input.endsAtReceipt?.(parameters) === true;
   let answer: PaymentAnswer | null = null;
   try {
-    answer = await acceptPatiently(line, input);
+    answer = await acceptPatiently(line, { input, endsAtReceipt });
     turn.done();
-    if (answer.parameters.capture === "manual") {
-      // It is authorized, which is all that a line can wait for: its end may be days away.
+    if (isManual || endsAtReceipt) {
+      // It is authorized, which is all that a line can wait for (its end may be days away), or all that it is to wait for.
       const { paymentId, status } = answer;
       return { line, answer, end: { paymentId, status, failureCode: null } };
     }
@@ -129,12 +133,16 @@ async function acceptAndWait(
 }
 
 /** Asks with the same key and request id until there is an answer: a killed worker or server delays a line, no more. */
-async function acceptPatiently(line: FileLine, input: PayLinesInput): Promise<PaymentAnswer> {
+async function acceptPatiently(
+  line: FileLine,
+  { input, endsAtReceipt }: { input: PayLinesInput; endsAtReceipt: boolean },
+): Promise<PaymentAnswer> {
+  const request = line.request as unknown as PaymentRequest;
   const requestId = randomUUID();
   const endsAt = Date.now() + (input.retryMs ?? RETRY_MS);
   for (;;) {
     try {
-      return await input.client.pay(line.request as unknown as PaymentRequest, { requestId });
+      return await input.client.pay(request, { requestId, endsAtReceipt });
     } catch (error) {
       const isTransient = error instanceof DomainError && ERROR_CODES[error.code].retryable;
       if (!isTransient || error.code === "internal") throw error;

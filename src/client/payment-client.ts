@@ -41,6 +41,12 @@ export interface PayOptions {
   readonly deadlineMs?: number;
   /** Give the same one to each attempt of one request, so that your own first attempt isn't a replay to you. */
   readonly requestId?: string;
+  /**
+   * The payment's workflow ends when the payment is recorded and doesn't wait for the ledger, which books it all the same:
+   * 14 Temporal events and 2 workflow tasks instead of 18 and 3. For automatic capture. Temporal then shows a completed run
+   * with `RemitStatus = "recorded"`, and PostgreSQL alone says how the payment ended; `waitForEnd` costs another run.
+   */
+  readonly endsAtReceipt?: boolean;
 }
 
 /** Starts payments and waits for them; needs Temporal and no database. */
@@ -84,10 +90,15 @@ export function createPaymentClient({
     ...createPaymentOperations(client, traceparent),
     workflowUrl,
 
-    async pay(request, { deadlineMs = ACCEPT_DEADLINE_MS, requestId = randomUUID() } = {}) {
+    async pay(request, options = {}) {
+      const { deadlineMs = ACCEPT_DEADLINE_MS, requestId = randomUUID() } = options;
       assertCallOptions({ deadlineMs, requestId });
       const parameters = parsePaymentRequest(request);
-      const input = { ...inputOf(parameters, { requestId, deadlineMs }), ...traced(traceparent) };
+      const input = {
+        ...inputOf(parameters, { requestId, deadlineMs }),
+        ...traced(traceparent),
+        ...endingOf(parameters, options),
+      };
       const receipt = await accept(client, input);
       const workflowId = workflowIds.payment({
         merchant: parameters.merchant,
@@ -155,6 +166,16 @@ function contextOf(of: PaymentParameters & { requestId: string }): CallContext {
   };
 }
 
+/** @throws DomainError `usage`: an authorization needs a run that lets it expire */
+function endingOf(
+  { capture }: PaymentParameters,
+  { endsAtReceipt = false }: PayOptions,
+): Pick<PaymentInput, "endsAtReceipt"> {
+  if (!endsAtReceipt) return {};
+  if (capture === "automatic") return { endsAtReceipt };
+  throw new DomainError("usage", "a payment can end at its receipt with automatic capture only");
+}
+
 async function waitForEnd(
   client: Client,
   answer: PaymentAnswer,
@@ -169,8 +190,8 @@ async function waitForEnd(
       if (mustStart) await startAgain(client, answer);
       mustStart = false;
       const end = await client.withDeadline(new Date(endsAt), async () => await handle.result());
-      if (end.paymentId === answer.paymentId) return end;
-      // The newest run was of a later request with this key, which was refused: asked again, a run says of ours.
+      if (end.paymentId === answer.paymentId && end.status !== "pending") return end;
+      // It ended at its receipt, or was of a later request with this key, which was refused: asked again, a run says how ours ended.
       if (starts >= RUN_STARTS_MAX) throw waitTimeout(answer, timeoutMs);
       starts++;
       mustStart = true;

@@ -10,6 +10,8 @@ import { readJsonLines } from "./json-lines.ts";
 /** A file whose structure was found right from its first to its last line. */
 export interface PaymentsFile {
   readonly lineCount: number;
+  /** All accounts that any line pays from. */
+  readonly payers: ReadonlySet<string>;
   /** Reads it once more, in bounded memory. */
   readonly lines: () => AsyncIterable<FileLine>;
   readonly close: () => Promise<void>;
@@ -26,19 +28,19 @@ export async function openPaymentsFile(path: string): Promise<PaymentsFile> {
   try {
     const size = await sizeOf(handle, path);
     let end = size;
-    let lineCount = await countLines(readLines({ handle, end, path })).catch((error: unknown) => {
+    let found = await survey(readLines({ handle, end, path })).catch((error: unknown) => {
       if (error instanceof DomainError) return error;
       throw new DomainError("file_invalid", `${path} can't be read`, { cause: error });
     });
     // A file that has grown was perhaps cut in the middle of a line, whose amount may lack its last digit.
     if ((await handle.stat()).size !== size) {
       end = await endOfLastLine(handle, size);
-      lineCount = await countLines(readLines({ handle, end, path }));
+      found = await survey(readLines({ handle, end, path }));
     }
-    if (lineCount instanceof DomainError) throw lineCount;
-    if (lineCount === 0) throw new DomainError("file_invalid", `${path} holds no payment`);
+    if (found instanceof DomainError) throw found;
+    if (found.lineCount === 0) throw new DomainError("file_invalid", `${path} holds no payment`);
     return {
-      lineCount,
+      ...found,
       lines: () => readLines({ handle, end, path }),
       close: async () => {
         await handle.close();
@@ -80,10 +82,17 @@ async function sizeOf(handle: FileHandle, path: string): Promise<number> {
   return stat.size;
 }
 
-async function countLines(lines: AsyncIterable<FileLine>): Promise<number | DomainError> {
-  let count = 0;
-  for await (const _line of lines) count++;
-  return count;
+async function survey(
+  lines: AsyncIterable<FileLine>,
+): Promise<Pick<PaymentsFile, "lineCount" | "payers"> | DomainError> {
+  const payers = new Set<string>();
+  let lineCount = 0;
+  for await (const { request } of lines) {
+    const { from } = request;
+    lineCount++;
+    if (typeof from === "string") payers.add(from);
+  }
+  return { lineCount, payers };
 }
 
 async function endOfLastLine(handle: FileHandle, size: number): Promise<number> {

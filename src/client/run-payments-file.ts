@@ -21,6 +21,11 @@ export interface RunPaymentsFileInput {
   readonly path: string;
   readonly settings: Settings;
   readonly concurrency?: number;
+  /**
+   * Lines are done when they are recorded, for a few Temporal events less; those that pay into an account which another
+   * line spends from still wait for the ledger, since that money is there only then.
+   */
+  readonly endsAtReceipt?: boolean;
   readonly isJson: boolean;
   readonly output: Output;
   /** Brings a document up to what the books say now; without it the payment's end is shown. */
@@ -46,6 +51,8 @@ export async function runPaymentsFile(input: RunPaymentsFileInput): Promise<numb
           traceparent: () => input.settings.traceparent,
         }),
         concurrency: input.concurrency ?? CONCURRENCY,
+        endsAtReceipt: ({ destination }) =>
+          input.endsAtReceipt === true && !file.payers.has(destination),
         onResult: report.add,
       });
       return report.finish();

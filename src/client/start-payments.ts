@@ -17,6 +17,7 @@ async function main(): Promise<number> {
     path,
     settings: loadEnvironmentSettings({ dataDir: values["data-dir"], needs: [] }),
     ...(values.concurrency === undefined ? {} : { concurrency: concurrencyOf(values.concurrency) }),
+    endsAtReceipt: values["end-at-receipt"] === true,
     isJson: values.json === true,
     output: {
       out: (line) => process.stdout.write(`${line}\n`),
@@ -26,7 +27,7 @@ async function main(): Promise<number> {
 }
 
 const USAGE =
-  "usage: npm run client -- FILE.csv|FILE.jsonl [--concurrency N] [--data-dir DIR] [--json]";
+  "usage: npm run client -- FILE.csv|FILE.jsonl [--concurrency N] [--end-at-receipt] [--data-dir DIR] [--json]";
 
 function readArguments() {
   try {
@@ -35,6 +36,7 @@ function readArguments() {
       options: {
         concurrency: { type: "string" },
         "data-dir": { type: "string" },
+        "end-at-receipt": { type: "boolean" },
         json: { type: "boolean" },
         help: { type: "boolean", short: "h" },
       },

@@ -49,6 +49,8 @@ export function paymentStart(input: PaymentInput): StartOptions<PaymentWorkflow>
       { key: SEARCH_KEYS.paymentId, value: input.paymentId },
       { key: SEARCH_KEYS.merchant, value: merchant },
       { key: SEARCH_KEYS.currency, value: currency },
+      // A completed run means a settled payment unless it says otherwise.
+      ...(input.endsAtReceipt === true ? [{ key: SEARCH_KEYS.status, value: "recorded" }] : []),
     ]),
     staticSummary: `${amount} ${source} → ${destination}`,
     staticDetails: [

@@ -56,6 +56,8 @@ export interface KeyedRequest {
 export interface PaymentInput extends PaymentParameters, KeyedRequest {
   /** UUIDv7, made by the caller so that the search attribute is known at the start. */
   readonly paymentId: string;
+  /** The run of an automatic payment doesn't wait for the ledger; says nothing of what is asked, so no part of the fingerprint. */
+  readonly endsAtReceipt?: true;
 }
 
 /** Start argument of a run that takes up a payment which is recorded already, such as for a capture after its run was lost. */

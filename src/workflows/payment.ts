@@ -8,7 +8,13 @@ import {
 import { isTerminal } from "../domain/payment.ts";
 import { createAcceptance } from "./acceptance.ts";
 import { acceptUpdate } from "./messages.ts";
-import type { PaymentEnd, PaymentInput, PaymentReference, PaymentStanding } from "./messages.ts";
+import type {
+  PaymentEnd,
+  PaymentInput,
+  PaymentReceipt,
+  PaymentReference,
+  PaymentStanding,
+} from "./messages.ts";
 import { endOf, standingOf } from "./payment-end.ts";
 import { cancelPayment, handleOperations } from "./payment-operations.ts";
 import { startPayment } from "./payment-start.ts";
@@ -19,7 +25,7 @@ import type { StartedPayment } from "./payment-start.ts";
  * waits.
  *
  * Run twice (killed, reset, started again by the supervisor) it finds its payment in PostgreSQL and goes on from the
- * payment's status: terminal → it ends, pending → it waits for the ledger.
+ * payment's status: terminal → it ends, pending → it waits for the ledger (or ends at once where the request says so).
  */
 export async function payment(input: PaymentInput | PaymentReference): Promise<PaymentEnd> {
   const acceptance = createAcceptance(acceptUpdate);
@@ -35,9 +41,26 @@ export async function payment(input: PaymentInput | PaymentReference): Promise<P
     if (start.end.failureCode !== "outcome_unknown") await condition(allHandlersFinished);
     return start.end;
   }
+  if ("fingerprint" in input && input.endsAtReceipt === true && !isCancelled()) {
+    await condition(allHandlersFinished);
+    return recordedOnly(start.receipt);
+  }
   const end = await untilDecided(start, news);
   await CancellationScope.nonCancellable(async () => await condition(allHandlersFinished));
   return endOf(start.receipt.paymentId, end);
+}
+
+/** A cancel that came before the receipt is answered as ever: by a cancelled payment, unless the books came first. */
+function isCancelled(): boolean {
+  return CancellationScope.current().consideredCancelled;
+}
+
+/** The ledger books it all the same, and the supervisor gives a run to what is late. */
+function recordedOnly({ paymentId, status }: PaymentReceipt): PaymentEnd {
+  setCurrentDetails(
+    `Recorded as \`${paymentId}\`: the amount is held, its event is on the way to the ledger. This run ends here, as it was asked to: \`remit payment get ${paymentId}\` says how it ended.`,
+  );
+  return { paymentId, status, failureCode: null };
 }
 
 /** How the payment stands, as a handler has read it or as a hint says. */

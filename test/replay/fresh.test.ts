@@ -22,7 +22,7 @@ const request = {
 };
 
 describe("the histories of a real run", () => {
-  test("replay on the code as it is: payment settled, refused, cancelled; captured, voided, expired; refund; ledger entry; relay paused and resumed", async () => {
+  test("replay on the code as it is: payment settled, refused, cancelled, ended at its receipt; captured, voided, expired; refund; ledger entry; relay paused and resumed", async () => {
     await createAccount(flow().database.app, { ...account, accountId: "alice" });
     await createAccount(flow().database.app, { ...account, accountId: "bob" });
     await flow().startWorker();
@@ -63,8 +63,13 @@ describe("the histories of a real run", () => {
     );
     await flow().payments.waitForRefund(refund, { timeoutMs: 20_000 });
     const { messages } = await tracePayment(flow().database.app, settled.paymentId);
+    const receipt = await flow().payments.pay(
+      { ...request, key: randomUUID() },
+      { endsAtReceipt: true },
+    );
     const runs = {
       "payment-settled": settled.workflowId,
+      "payment-ended-at-its-receipt": receipt.workflowId,
       "payment-refused": workflowIds.payment({ merchant: "default", key: refused.key }),
       "payment-cancelled": cancelled.workflowId,
       "authorization-captured": manual[0]?.workflowId ?? "",

@@ -110,6 +110,16 @@ describe("payLines", () => {
     expect(log.indexOf("pay k2")).toBeGreaterThan(log.indexOf("ended k1"));
   });
 
+  test("waits for no line that may end at its receipt", async () => {
+    const { client, log } = fakeClient({});
+    const endsAtReceipt: PayLinesInput["endsAtReceipt"] = ({ destination }) =>
+      destination === "shop";
+    const results = await pay(["k0 world:EUR alice", "k1 bob shop"], { client, endsAtReceipt });
+    expect(log.filter((entry) => entry.startsWith("ended"))).toEqual(["ended k0"]);
+    const ends = results.map((result) => ("end" in result ? result.end.status : "none"));
+    expect(ends.toSorted()).toEqual(["pending", "settled"]);
+  });
+
   test("never has more lines under way than it may", async () => {
     let running = 0;
     let most = 0;
