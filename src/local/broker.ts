@@ -1,6 +1,6 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { searchPath } from "./environment.ts";
+import { inheritedEnvironment } from "./environment.ts";
 import { launch, settlesWithin } from "./processes.ts";
 import { freePort } from "./ports.ts";
 import type { Guard, Service } from "./processes.ts";
@@ -34,7 +34,7 @@ export async function startBroker({ dir, port, logFile, guard }: BrokerOptions):
       String(chosen),
       ...(dir === undefined ? [] : [dir]),
     ],
-    env: searchPath(),
+    env: inheritedEnvironment(),
     logFile,
     ipc: true,
     guard,

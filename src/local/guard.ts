@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { searchPath } from "./environment.ts";
+import { inheritedEnvironment } from "./environment.ts";
 import { endProcess, identityOf } from "./processes.ts";
 import type { ChildProcess } from "node:child_process";
 import type { Guard } from "./processes.ts";
@@ -48,7 +48,7 @@ export function startGuard({
     const args = removeDirAtDeath === undefined ? [script] : [script, removeDirAtDeath];
     const started = spawn(process.execPath, args, {
       detached: true,
-      env: searchPath(),
+      env: inheritedEnvironment(),
       stdio: ["pipe", "ignore", "ignore"],
     });
     started.stdin?.on("error", () => undefined); // EPIPE: the exit handler starts another one.

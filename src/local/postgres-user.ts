@@ -1,7 +1,7 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { chmodSync, chownSync, lchownSync, mkdirSync, readdirSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { searchPath } from "./environment.ts";
+import { inheritedEnvironment } from "./environment.ts";
 
 /** How PostgreSQL, which refuses to run as root, is run: what stands before its command, and whose its files are. */
 export interface PostgresUser {
@@ -57,7 +57,7 @@ export function giveDataDirTo({ owner }: PostgresUser, dir: string): void {
 function problemOf(binary: string, { prefix, spawnAs }: PostgresUser): string | null {
   const [command, ...args] = [...prefix, binary, "--describe-config"];
   const { error, status, stderr } = spawnSync(command, args, {
-    env: searchPath(),
+    env: inheritedEnvironment(),
     encoding: "utf8",
     timeout: PROBE_MS_MAX,
     maxBuffer: PROBE_OUTPUT_BYTES_MAX,

@@ -2,7 +2,7 @@ import { chownSync, existsSync, readFileSync, rmSync, writeFileSync } from "node
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
-import { searchPath } from "./environment.ts";
+import { inheritedEnvironment } from "./environment.ts";
 import { choosePostgresUser, giveDataDirTo } from "./postgres-user.ts";
 import { freePort } from "./ports.ts";
 import { commandLineOf, endProcess, isRunning, launch } from "./processes.ts";
@@ -213,5 +213,5 @@ async function binaries(): Promise<{ initdb: string; postgres: string }> {
 
 // Nothing of the caller's: a PGDATA or LC_ALL from outside would change what runs.
 function environment(): NodeJS.ProcessEnv {
-  return { ...searchPath(), LC_ALL: "C", TZ: "UTC" };
+  return { ...inheritedEnvironment(), LC_ALL: "C", TZ: "UTC" };
 }

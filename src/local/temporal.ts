@@ -2,7 +2,7 @@ import { mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Connection } from "@temporalio/client";
-import { searchPath } from "./environment.ts";
+import { inheritedEnvironment } from "./environment.ts";
 import { SEARCH_ATTRIBUTES } from "../domain/search-attributes.ts";
 import { freePort } from "./ports.ts";
 import { launch } from "./processes.ts";
@@ -38,7 +38,7 @@ export async function startTemporal(options: TemporalOptions): Promise<TemporalS
     command: options.binary,
     args: serverArguments({ port, uiPort, dir: options.dir }),
     // Nothing of the caller's: a TEMPORAL_* from outside would change what runs.
-    env: { ...searchPath(), HOME: options.dir ?? dirname(options.logFile) },
+    env: { ...inheritedEnvironment(), HOME: options.dir ?? dirname(options.logFile) },
     logFile: options.logFile,
     guard: options.guard,
   });

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { searchPath } from "./environment.ts";
+import { inheritedEnvironment } from "./environment.ts";
 import { launch } from "./processes.ts";
 import type { StackFile } from "../config/stack-file.ts";
 import type { Guard, Launched, Service } from "./processes.ts";
@@ -55,7 +55,7 @@ export function workerEnvironment({
   );
   return {
     ...(Object.fromEntries(tuning) as Record<string, string>),
-    ...searchPath(),
+    ...inheritedEnvironment(),
     HOME: env["HOME"] || dir,
     DATABASE_URL: targets.databaseUrl,
     TEMPORAL_ADDRESS: targets.temporalAddress,

@@ -10,6 +10,7 @@ import { createPaymentClient } from "../../src/client/payment-client.ts";
 import type { PaymentClient } from "../../src/client/payment-client.ts";
 import type { PaymentRequest } from "../../src/client/parameters.ts";
 import { createAccount } from "../../src/database/account-queries.ts";
+import { inheritedEnvironment } from "../../src/local/environment.ts";
 import { SEARCH_ATTRIBUTES } from "../../src/domain/search-attributes.ts";
 import { ensureTopology } from "../../src/messaging/topology.ts";
 import type { Topology } from "../../src/messaging/topology.ts";
@@ -149,7 +150,7 @@ async function startWorker(dir: string, env: Record<string, string>): Promise<Ch
   const log = join(dir, "worker.log");
   const worker = spawn(process.execPath, [resolve("src/worker/main.ts")], {
     cwd: dir,
-    env: { PATH: process.env["PATH"] ?? "", HOME: dir, ...env },
+    env: { ...inheritedEnvironment(), HOME: dir, ...env },
     stdio: ["ignore", "pipe", "pipe", "ipc"],
   });
   for (const stream of [worker.stdout, worker.stderr]) {

@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { tmpdir } from "node:os";
 import { resolve } from "node:path";
+import { inheritedEnvironment } from "../../src/local/environment.ts";
 import type { Flow } from "./flow.ts";
 
 const MAIN = resolve("src/cli/main.ts");
@@ -18,7 +19,7 @@ export function startRemit(
   words: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): ChildProcess {
-  const place = { PATH: process.env["PATH"] ?? "", HOME: tmpdir() };
+  const place = { ...inheritedEnvironment(), HOME: tmpdir() };
   return spawn(process.execPath, [MAIN, ...words], {
     cwd: tmpdir(),
     env: { ...place, ...targets, ...env },

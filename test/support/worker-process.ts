@@ -3,6 +3,7 @@ import type { ChildProcess } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { inheritedEnvironment } from "../../src/local/environment.ts";
 import { eventually } from "./eventually.ts";
 
 /** `remit worker` as an operator runs it, with its probes. */
@@ -77,7 +78,7 @@ function spawnWorker(
 ): WorkerProcess {
   const child = spawn(process.execPath, [main, "worker", "--health-port", "0", ...words], {
     cwd: dir,
-    env: { PATH: process.env["PATH"] ?? "", HOME: dir, ...env },
+    env: { ...inheritedEnvironment(), HOME: dir, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
   let text = "";
