@@ -1,10 +1,15 @@
 import { randomUUID } from "node:crypto";
-import { claimRows, giveBack, markFailed, markPublished } from "../database/outbox-queries.ts";
+import {
+  claimRows,
+  claimSuspect,
+  claimsAlone,
+  giveBack,
+  markFailed,
+  markPublished,
+} from "../database/outbox-queries.ts";
 import type { ClaimCursor, ClaimedRow, FailedRow, MarkedRow } from "../database/outbox-queries.ts";
 import type { Tx } from "../database/database.ts";
 import type { AcceptedMessage, Publisher, UnsentMessage } from "../messaging/sns-publisher.ts";
-import { queuesByAggregate, setSuspectsApart, unexplainedClaims } from "./suspects.ts";
-import type { AggregateQueues } from "./suspects.ts";
 
 export interface ClaimBatchInput {
   readonly fromShard: number;
@@ -31,9 +36,11 @@ export interface ClaimedBatch {
   readonly next: ClaimCursor | null;
   /** Of what it looked at, it took all that was due: no row was left for the sake of a limit. */
   readonly isWhole: boolean;
-  /** A row of it was claimed again and again without a result: it goes out alone, with nothing else in flight. */
-  readonly isSuspect: boolean;
+  /** It saw rows that were claimed again and again without a result: each is claimed alone, with nothing else in flight. */
+  readonly hasSuspects: boolean;
 }
+
+export type SentBatch = Pick<ClaimedBatch, "rows" | "leaseToken" | "sendUntil">;
 
 export interface BatchResult {
   /** What the broker took, marked or not. */
@@ -56,6 +63,8 @@ export interface BatchFailure {
 const ROWS_PER_AGGREGATE_MAX = 10;
 /** A message at fault is tried this often, with growing pauses, before a person must look. */
 const ATTEMPTS_MAX = 5;
+/** Claimed alone this often, for longer and longer, and never a result: what kills the worker is the row. */
+const CLAIMS_ALONE_MAX = 12;
 /** What marking a batch takes at most, so that the mark still finds its lease. */
 const MARK_MS = 1_000;
 const RETRY_BASE_MS = 500;
@@ -68,15 +77,28 @@ export async function claimBatch(
 ): Promise<ClaimedBatch> {
   const sendUntil = Date.now() + leaseMs - sendTimeoutMs - MARK_MS;
   const leaseToken = randomUUID();
-  const { rows, next } = await claimRows(database, {
+  const { rows, next, hasSuspects } = await claimRows(database, {
     ...input,
     rowsPerAggregateMax: ROWS_PER_AGGREGATE_MAX,
     leaseToken,
     leaseMs,
   });
-  const isSuspect = rows.some((row) => unexplainedClaims(row) > 0);
   const isWhole = next === null && rows.length < input.rowsMax && !isAnyAtItsLimit(rows);
-  return { rows, leaseToken, sendUntil, next, isWhole, isSuspect };
+  return { rows, leaseToken, sendUntil, next, isWhole, hasSuspects };
+}
+
+/**
+ * The same of one row that seems to kill its worker. Claimed alone, it alone is to blame if its worker dies again: those
+ * that were in flight with it by chance go out, and only the killer's claims go on growing until it is DEAD.
+ */
+export async function claimSuspectBatch(
+  { database, leaseMs, sendTimeoutMs }: BatchDependencies,
+  range: Omit<ClaimBatchInput, "rowsMax">,
+): Promise<SentBatch | null> {
+  const sendUntil = Date.now() + leaseMs - sendTimeoutMs - MARK_MS;
+  const leaseToken = randomUUID();
+  const row = await claimSuspect(database, { ...range, leaseToken, leaseMs });
+  return row === null ? null : { rows: [row], leaseToken, sendUntil };
 }
 
 /** Whether an aggregate gave as many rows as it may, so that it may have more. */
@@ -92,19 +114,13 @@ function isAnyAtItsLimit(rows: readonly ClaimedRow[]): boolean {
  */
 export async function sendBatch(
   dependencies: BatchDependencies,
-  batch: ClaimedBatch,
+  batch: SentBatch,
 ): Promise<BatchResult> {
   const { database } = dependencies;
-  const { queues, suspect, buried, apart } = setSuspectsApart(batch.rows);
-  if (apart.length > 0) await giveBack(database, apart, batch.leaseToken);
   const sending = new Sending(dependencies, batch);
-  for (const row of buried) await sending.markFailed(row);
-  await sending.sendInWaves(queues);
-  if (suspect !== null && sending.outage === null) {
-    await sending.sendInWaves(queuesByAggregate([suspect]));
-  } else if (suspect !== null) {
-    sending.unsettled.add(suspect.messageId);
-  }
+  const isKiller = (row: ClaimedRow): boolean => claimsAlone(row) >= CLAIMS_ALONE_MAX;
+  for (const killer of batch.rows.filter(isKiller)) await sending.markFailed(burial(killer));
+  await sending.sendInWaves(queuesByAggregate(batch.rows.filter((row) => !isKiller(row))));
   const { published, marked, failures, lostLeases, outage, unsettled } = sending;
   if (unsettled.size > 0) await giveBack(database, [...unsettled], batch.leaseToken);
   return { published, marked, failures, lostLeases, outage };
@@ -120,9 +136,9 @@ class Sending {
   /** Of the rows that waves have taken up: those without a result. */
   readonly unsettled = new Set<string>();
   readonly #dependencies: BatchDependencies;
-  readonly #batch: ClaimedBatch;
+  readonly #batch: SentBatch;
 
-  constructor(dependencies: BatchDependencies, batch: ClaimedBatch) {
+  constructor(dependencies: BatchDependencies, batch: SentBatch) {
     this.#dependencies = dependencies;
     this.#batch = batch;
   }
@@ -205,6 +221,24 @@ class Sending {
       isDead: retryInMs === null,
     });
   }
+}
+
+/** The rows of each aggregate in the order of their versions. */
+type AggregateQueues = Map<string, ClaimedRow[]>;
+
+function queuesByAggregate(rows: readonly ClaimedRow[]): AggregateQueues {
+  const inOrder = rows.toSorted((left, right) =>
+    Number(BigInt(left.aggregateVersion) - BigInt(right.aggregateVersion)),
+  );
+  return Map.groupBy(
+    inOrder,
+    ({ aggregateType, aggregateId }) => `${aggregateType}:${aggregateId}`,
+  );
+}
+
+function burial({ messageId, claims }: ClaimedRow): FailedRow {
+  const error = `claimed ${claims} times, the last ${CLAIMS_ALONE_MAX} of them alone, and never a result: it seems to end the worker that sends it`;
+  return { messageId, error, retryInMs: null };
 }
 
 function advance(queues: AggregateQueues): void {

@@ -2,8 +2,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import { cursorAtStart } from "../database/outbox-queries.ts";
 import type { ClaimCursor } from "../database/outbox-queries.ts";
 import { DomainError } from "../domain/errors.ts";
-import { claimBatch, sendBatch } from "./publish-outbox-batch.ts";
-import type { BatchDependencies, ClaimedBatch } from "./publish-outbox-batch.ts";
+import { claimBatch, claimSuspectBatch, sendBatch } from "./publish-outbox-batch.ts";
+import type { BatchDependencies, ClaimedBatch, SentBatch } from "./publish-outbox-batch.ts";
 import { RelayProgress } from "./relay-progress.ts";
 import type { PublishOutboxSummary, RelayReport } from "./relay-progress.ts";
 
@@ -105,19 +105,21 @@ class Pipeline {
     const watch = this.#dependencies.watchOutbox();
     const isWholeRange = this.#cursor.shard === fromShard && this.#cursor.aggregateType === "";
     const ahead = [...this.#inFlight];
+    const cursor = this.#cursor;
     const batch = await this.#claim();
     if (batch === null) return;
     this.#cursor = batch.next ?? cursorAtStart(fromShard);
-    const isAll = isWholeRange && batch.isWhole;
+    const isAll = isWholeRange && batch.isWhole && !batch.hasSuspects;
     if (batch.rows.length === 0) {
-      if (isAll) await this.#wait(watch, ahead);
+      if (batch.hasSuspects) await this.#sendSuspect(cursor);
+      else if (isAll) await this.#wait(watch, ahead);
       return;
     }
-    if (batch.isSuspect) await this.drain();
     const sent = this.#send(batch);
     this.#inFlight.add(sent);
     void sent.finally(() => this.#inFlight.delete(sent));
-    if (batch.isSuspect || this.#progress.isInOutage) await sent;
+    if (this.#progress.isInOutage) await sent;
+    else if (batch.hasSuspects) await this.#sendSuspect(cursor);
     // A claim that took all leaves nothing for the next one, unless a batch ahead of it held back followers.
     else if (isAll && ahead.length === 0) await this.#wait(watch, [failureOf(sent)]);
   }
@@ -145,8 +147,22 @@ class Pipeline {
     }
   }
 
+  /** With nothing else in flight, so that nothing else is under suspicion for it. */
+  async #sendSuspect(cursor: ClaimCursor): Promise<void> {
+    const { fromShard, toShard } = this.#input;
+    await this.drain();
+    if (this.#dependencies.signal.aborted) return;
+    try {
+      const range = { fromShard, toShard, cursor };
+      const batch = await claimSuspectBatch(this.#dependencies, range);
+      if (batch !== null) await this.#send(batch);
+    } catch (error) {
+      this.#progress.addOutage("database", databaseOutage(error));
+    }
+  }
+
   /** Answers whether every row went out. Never rejects: what isn't an outage ends the window. */
-  async #send(batch: ClaimedBatch): Promise<boolean> {
+  async #send(batch: SentBatch): Promise<boolean> {
     try {
       const result = await sendBatch(this.#dependencies, batch);
       this.#progress.add(result);

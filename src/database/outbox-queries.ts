@@ -42,27 +42,25 @@ export interface ClaimInput {
 export interface Claim {
   readonly rows: readonly ClaimedRow[];
   readonly next: ClaimCursor | null;
+  /** Among what it saw are rows that are due and claimed alone. */
+  readonly hasSuspects: boolean;
 }
 
 /** A walk visits this many aggregates at most: one probe each, about 12 µs, so 60 ms where all of them are blocked. */
 const WALK_STEPS_MAX = 5_000;
 
-/**
- * Claims due rows under a lease. A loose index scan jumps over `outbox_open_idx` to the first open row of each
- * aggregate; heads that are due and not leased are locked, followers are added as far as they are contiguous, so a row
- * is claimed only together with, or after, all earlier ones of its aggregate. SKIP LOCKED in materialised CTEs, and the
- * update by ctid: `WHERE id IN (SELECT … LIMIT)` updated 1,000 of 1,000 rows under another plan.
- */
-export async function claimRows(tx: Tx, input: ClaimInput): Promise<Claim> {
-  const found = await tx.run<
-    Record<string, unknown> & { walkEnd: ClaimCursor | null } & (ClaimedRow | { messageId: null })
-  >(
-    {
-      name: "claim_rows",
-      text: `
-      WITH RECURSIVE walk AS (
-        (SELECT o.ctid AS tid, o.shard, o.aggregate_type, o.aggregate_id, 1 AS steps,
-                o.status = 'PENDING' AND o.next_attempt_at <= now() AND (o.lease_until IS NULL OR o.lease_until <= now()) AS due
+/** A claim without a result may be a crash that had nothing to do with the row; so many in a row make it a suspect. */
+const UNEXPLAINED_CLAIMS_MAX = 3;
+
+const DUE =
+  "o.status = 'PENDING' AND o.next_attempt_at <= now() AND (o.lease_until IS NULL OR o.lease_until <= now())";
+/** What is given back isn't counted, and a failure is explained; what is left are claims that ended with their worker. */
+const IS_SUSPECT = `o.claims - o.attempts >= ${UNEXPLAINED_CLAIMS_MAX}`;
+const WALKED = `o.ctid AS tid, o.shard, o.aggregate_type, o.aggregate_id, ${DUE} AS due, ${IS_SUSPECT} AS suspect, o.claims - o.attempts AS unexplained`;
+
+/** A loose index scan that jumps over `outbox_open_idx` to the first open row of each aggregate; evaluated as far as it is read. */
+const WALK = `walk AS (
+        (SELECT ${WALKED}, 1 AS steps
            FROM remit.outbox o
           WHERE o.status IN ('PENDING', 'DEAD')
             AND (o.shard, o.aggregate_type, o.aggregate_id) > ($3::smallint, $4::text, $5::text)
@@ -73,8 +71,7 @@ export async function claimRows(tx: Tx, input: ClaimInput): Promise<Claim> {
         SELECT next.*
           FROM walk w
          CROSS JOIN LATERAL (
-          SELECT o.ctid, o.shard, o.aggregate_type, o.aggregate_id, w.steps + 1,
-                 o.status = 'PENDING' AND o.next_attempt_at <= now() AND (o.lease_until IS NULL OR o.lease_until <= now())
+          SELECT ${WALKED}, w.steps + 1
             FROM remit.outbox o
            WHERE o.status IN ('PENDING', 'DEAD')
              AND (o.shard, o.aggregate_type, o.aggregate_id) > (w.shard, w.aggregate_type, w.aggregate_id)
@@ -82,16 +79,34 @@ export async function claimRows(tx: Tx, input: ClaimInput): Promise<Claim> {
            ORDER BY o.shard, o.aggregate_type, o.aggregate_id, o.aggregate_version
            LIMIT 1) next
          WHERE w.steps < ${WALK_STEPS_MAX}
-      ), heads AS MATERIALIZED (
-        SELECT h.*
+      )`;
+
+const CLAIMED = `o.id AS "messageId", o.shard, o.aggregate_type AS "aggregateType", o.aggregate_id AS "aggregateId",
+                  o.aggregate_version AS "aggregateVersion", o.type, o.payload::text AS payload, o.headers, o.claims, o.attempts`;
+
+/**
+ * Claims due rows under a lease: heads that are due and not leased are locked, followers are added as far as they are
+ * contiguous, so a row is claimed only together with, or after, all earlier ones of its aggregate. SKIP LOCKED in
+ * materialised CTEs, and the update by ctid: `WHERE id IN (SELECT … LIMIT)` updated 1,000 of 1,000 rows under another plan.
+ */
+export async function claimRows(tx: Tx, input: ClaimInput): Promise<Claim> {
+  const found = await tx.run<
+    Record<string, unknown> & { walkEnd: ClaimCursor | null; hasSuspects: boolean } & (
+        ClaimedRow | { messageId: null }
+      )
+  >(
+    {
+      name: "claim_rows",
+      text: `
+      WITH RECURSIVE ${WALK}, heads AS MATERIALIZED (
+        SELECT h.*, w.steps
           FROM walk w
          CROSS JOIN LATERAL (
           SELECT o.ctid AS tid, o.shard, o.aggregate_type, o.aggregate_id, o.aggregate_version
             FROM remit.outbox o
-           WHERE o.ctid = w.tid AND o.status = 'PENDING' AND o.next_attempt_at <= now()
-             AND (o.lease_until IS NULL OR o.lease_until <= now())
+           WHERE o.ctid = w.tid AND ${DUE} AND NOT ${IS_SUSPECT}
              FOR NO KEY UPDATE SKIP LOCKED) h
-         WHERE w.due
+         WHERE w.due AND NOT w.suspect
          LIMIT $6
       ), followers AS MATERIALIZED (
         SELECT f.tid, h.shard, h.aggregate_type, h.aggregate_id, h.aggregate_version AS head, f.aggregate_version
@@ -99,10 +114,9 @@ export async function claimRows(tx: Tx, input: ClaimInput): Promise<Claim> {
          CROSS JOIN LATERAL (
           SELECT o.ctid AS tid, o.aggregate_version
             FROM remit.outbox o
-           WHERE o.status IN ('PENDING', 'DEAD') AND o.status = 'PENDING'
+           WHERE o.status IN ('PENDING', 'DEAD') AND ${DUE} AND NOT ${IS_SUSPECT}
              AND o.shard = h.shard AND o.aggregate_type = h.aggregate_type AND o.aggregate_id = h.aggregate_id
              AND o.aggregate_version > h.aggregate_version AND o.aggregate_version < h.aggregate_version + $7
-             AND o.next_attempt_at <= now() AND (o.lease_until IS NULL OR o.lease_until <= now())
            ORDER BY o.aggregate_version
            LIMIT $7
              FOR NO KEY UPDATE SKIP LOCKED) f
@@ -121,13 +135,16 @@ export async function claimRows(tx: Tx, input: ClaimInput): Promise<Claim> {
            SET lease_token = $8, lease_until = now() + $9 * interval '1 millisecond', claims = claims + 1
           FROM batch b
          WHERE o.ctid = b.tid
-        RETURNING o.id AS "messageId", o.shard, o.aggregate_type AS "aggregateType", o.aggregate_id AS "aggregateId",
-                  o.aggregate_version AS "aggregateVersion", o.type, o.payload::text AS payload, o.headers, o.claims, o.attempts
+        RETURNING ${CLAIMED}
+      ), walked AS MATERIALIZED (
+        SELECT count(*) < $6 AS is_complete, max(steps) AS steps FROM heads
       )
-      SELECT c.*, walked.end AS "walkEnd"
-        FROM (SELECT CASE WHEN (SELECT count(*) FROM heads) < $6
-                          THEN (SELECT jsonb_build_object('shard', shard, 'aggregateType', aggregate_type, 'aggregateId', aggregate_id)
-                                  FROM walk WHERE steps = ${WALK_STEPS_MAX}) END AS end) walked
+      SELECT c.*, ends.*
+        FROM (SELECT (SELECT jsonb_build_object('shard', shard, 'aggregateType', aggregate_type, 'aggregateId', aggregate_id)
+                        FROM walk
+                       WHERE steps = ${WALK_STEPS_MAX} AND (SELECT is_complete FROM walked)) AS "walkEnd",
+                     (SELECT coalesce(bool_or(due AND suspect), false)
+                        FROM (SELECT due, suspect FROM walk LIMIT (SELECT CASE WHEN NOT is_complete THEN steps END FROM walked)) seen) AS "hasSuspects") ends
         LEFT JOIN claimed c ON true`,
     },
     [
@@ -143,8 +160,58 @@ export async function claimRows(tx: Tx, input: ClaimInput): Promise<Claim> {
     ],
   );
   const rows = found.filter((row) => row.messageId !== null);
-  const walkEnd = found[0]?.walkEnd ?? null;
-  return { rows, next: rows.length >= input.rowsMax ? lastOf(rows) : walkEnd };
+  const { walkEnd = null, hasSuspects = false } = found[0] ?? {};
+  return { rows, next: rows.length >= input.rowsMax ? lastOf(rows) : walkEnd, hasSuspects };
+}
+
+/** The longest lease of a suspect: so often does a row that kills its worker kill one. */
+const SUSPECT_LEASE_MS_MAX = 60_000;
+
+/**
+ * Claims the least suspect row that is due, and nothing else: when its worker dies now, no other row is under suspicion
+ * for it. Each time its lease is twice as long, so that the relay has time for all others in between.
+ */
+export async function claimSuspect(
+  tx: Tx,
+  input: Omit<ClaimInput, "rowsMax" | "rowsPerAggregateMax">,
+): Promise<ClaimedRow | null> {
+  const [row] = await tx.run<ClaimedRow & Record<string, unknown>>(
+    {
+      name: "claim_suspect",
+      text: `
+      WITH RECURSIVE ${WALK}, batch AS MATERIALIZED (
+        SELECT h.tid
+          FROM (SELECT tid FROM walk WHERE due AND suspect ORDER BY unexplained) w
+         CROSS JOIN LATERAL (
+          SELECT o.ctid AS tid
+            FROM remit.outbox o
+           WHERE o.ctid = w.tid AND ${DUE} AND ${IS_SUSPECT}
+             FOR NO KEY UPDATE SKIP LOCKED) h
+         LIMIT 1
+      )
+      UPDATE remit.outbox o
+         SET lease_token = $6, claims = claims + 1,
+             lease_until = now() + greatest($7, least($7 * 2.0 ^ (o.claims - o.attempts - ${UNEXPLAINED_CLAIMS_MAX}), ${SUSPECT_LEASE_MS_MAX})) * interval '1 millisecond'
+        FROM batch b
+       WHERE o.ctid = b.tid
+      RETURNING ${CLAIMED}`,
+    },
+    [
+      input.fromShard,
+      input.toShard,
+      input.cursor.shard,
+      input.cursor.aggregateType,
+      input.cursor.aggregateId,
+      input.leaseToken,
+      input.leaseMs,
+    ],
+  );
+  return row ?? null;
+}
+
+/** How often a claim of the row alone ended without a result, before this one. */
+export function claimsAlone({ claims, attempts }: ClaimedRow): number {
+  return Math.max(0, claims - 1 - attempts - UNEXPLAINED_CLAIMS_MAX);
 }
 
 function lastOf(rows: readonly ClaimedRow[]): ClaimCursor | null {

@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { Client } from "pg";
 import { v7 as uuidv7 } from "uuid";
-import type { BatchResult } from "../../src/activities/publish-outbox-batch.ts";
+import { claimBatch, claimSuspectBatch } from "../../src/activities/publish-outbox-batch.ts";
+import type { BatchDependencies, BatchResult } from "../../src/activities/publish-outbox-batch.ts";
 import { claimRows, cursorAtStart, markPublished } from "../../src/database/outbox-queries.ts";
 import { outboxStatus } from "../../src/database/outbox-view-queries.ts";
 import type { Claim, ClaimCursor, ClaimedRow } from "../../src/database/outbox-queries.ts";
@@ -53,6 +54,18 @@ async function row(id: string): Promise<Record<string, unknown> | undefined> {
   return found;
 }
 
+const RANGE = { ...ALL, rowsMax: 100 };
+
+function relay(publisher: Publisher): BatchDependencies {
+  return { database: database().app, publisher, leaseMs: 10_000, sendTimeoutMs: 3_000 };
+}
+
+async function endLeases(): Promise<void> {
+  await database().admin(
+    "UPDATE remit.outbox SET lease_until = now() - interval '1 second' WHERE lease_until IS NOT NULL",
+  );
+}
+
 async function relayOnce(broker: Publisher): Promise<BatchResult & { claimed: number }> {
   return await relayOnceOn(database(), broker);
 }
@@ -62,7 +75,7 @@ describe("claimRows", () => {
     await events("a", 3);
     expect(await claim({ leaseMs: 100 })).toHaveLength(3);
     expect(await claim()).toHaveLength(0);
-    await database().admin("UPDATE remit.outbox SET lease_until = now() - interval '1 second'");
+    await endLeases();
     const again = await claim();
     expect(again.map(({ claims }) => claims)).toEqual([2, 2, 2]);
   });
@@ -178,7 +191,7 @@ describe("markPublished", () => {
   test("marks under its lease only: a token that was taken over touches nothing", async () => {
     const [id = ""] = await events("fenced", 1);
     const first = await claim({ leaseMs: 50 });
-    await database().admin("UPDATE remit.outbox SET lease_until = now() - interval '1 second'");
+    await endLeases();
     const second = await claim();
     const receipt = [{ messageId: id, brokerMessageId: "late" }];
     expect(await markPublished(database().app, receipt, first.token ?? "")).toEqual([]);
@@ -305,15 +318,55 @@ describe("publishOutboxBatch", () => {
     let crashes = 0;
     for (let step = 0; step < 60; step += 1) {
       await relayOnce(deadly).catch(() => (crashes += 1));
-      await database().admin(
-        "UPDATE remit.outbox SET lease_until = now() - interval '1 second' WHERE lease_until IS NOT NULL",
-      );
+      await endLeases();
     }
     expect(await row(killer)).toMatchObject({ status: "DEAD" });
-    expect((await row(killer))?.["last_error"]).toMatch(/claimed \d+ times, the last ones alone/);
+    expect((await row(killer))?.["last_error"]).toMatch(
+      /claimed 16 times, the last 12 of them alone/,
+    );
     expect(await row(follower)).toMatchObject({ status: "PENDING" });
     expect(broker.sent).toHaveLength(40);
-    expect(crashes).toBe(10);
+    expect(crashes).toBe(3 + 12);
+  });
+
+  test("a relay that dies again and again right after its claim, whatever it claimed, buries nobody", async () => {
+    const ids: string[] = [];
+    for (let index = 0; index < 8; index += 1) ids.push(...(await events(`bystander-${index}`, 2)));
+    const broker = scriptedBroker();
+    for (let crash = 0; crash < 40; crash += 1) {
+      const batch = await claimBatch(relay(broker), RANGE);
+      if (batch.rows.length === 0) await claimSuspectBatch(relay(broker), RANGE);
+      await endLeases();
+    }
+    for (let step = 0; step < 60; step += 1) await relayOnce(broker);
+
+    const rows = await Promise.all(ids.map(row));
+    expect(new Set(rows.map((one) => one?.["status"]))).toEqual(new Set(["PUBLISHED"]));
+    expect(broker.sent.toSorted()).toEqual(ids.toSorted());
+  });
+
+  test("a row under suspicion is claimed alone, under a lease that doubles up to a minute, while others go out", async () => {
+    const [suspect = ""] = await events("suspect", 1);
+    await database().admin(`UPDATE remit.outbox SET claims = 3 WHERE id = '${suspect}'`);
+    const leases: number[] = [];
+    for (let claim = 0; claim < 5; claim += 1) {
+      await events(`other-${claim}`, 1);
+      const broker = scriptedBroker();
+      const ordinary = await claimBatch(relay(broker), RANGE);
+      expect(ordinary).toMatchObject({ hasSuspects: true, rows: [{ aggregateVersion: "1" }] });
+      expect(ordinary.rows.map(({ messageId }) => messageId)).not.toContain(suspect);
+      const alone = await claimSuspectBatch(relay(broker), RANGE);
+      expect(alone?.rows.map(({ messageId }) => messageId)).toEqual([suspect]);
+      const [found] = await database().admin<{ seconds: number }>(
+        `SELECT round(extract(epoch FROM lease_until - clock_timestamp()))::int AS seconds FROM remit.outbox WHERE id = '${suspect}'`,
+      );
+      leases.push(found?.seconds ?? 0);
+      await endLeases();
+      await database().admin(
+        "UPDATE remit.outbox SET status = 'PUBLISHED', broker_message_id = 'x', published_at = now(), lease_token = NULL, lease_until = NULL WHERE aggregate_id LIKE 'other%'",
+      );
+    }
+    expect(leases).toEqual([10, 20, 40, 60, 60]);
   });
 
   test("a relay that dies between send and mark publishes again after the lease, and nothing is lost", async () => {
@@ -328,7 +381,7 @@ describe("publishOutboxBatch", () => {
     };
     await expect(relayOnce(dying)).rejects.toThrow("killed before the mark");
     expect(died.sent).toEqual([ids[0]]);
-    await database().admin("UPDATE remit.outbox SET lease_until = now() - interval '1 second'");
+    await endLeases();
     const next = scriptedBroker();
     await relayOnce(next);
     expect(next.sent).toEqual(ids);
