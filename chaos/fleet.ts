@@ -4,6 +4,7 @@ import { createWriteStream } from "node:fs";
 import { join } from "node:path";
 import { plugInto } from "../test/support/plug.ts";
 import type { Plug } from "../test/support/plug.ts";
+import { inheritedEnvironment } from "../src/local/environment.ts";
 import type { Role } from "../src/worker/roles.ts";
 import { ROLES } from "../src/worker/roles.ts";
 import { startBrokerProxy } from "./broker-proxy.ts";
@@ -159,7 +160,7 @@ export class Fleet {
       cwd: stack.directory,
       detached: true,
       env: {
-        PATH: process.env["PATH"] ?? "",
+        ...inheritedEnvironment(),
         HOME: stack.directory,
         ...environmentOf(stack, plugs),
         ...this.#options.env,
