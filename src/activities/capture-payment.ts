@@ -6,8 +6,9 @@ import type { PaymentState, Refusal } from "../domain/decisions.ts";
 import { newEvent } from "../domain/events.ts";
 import { decideCapture } from "../domain/operation-decisions.ts";
 import type { CapturePaymentInput, CaptureReceipt, RecordResult } from "../workflows/messages.ts";
-import { decideOnce, refuseMalformedOperation } from "./decide-once.ts";
+import { decideOnce } from "./decide-once.ts";
 import { eventData } from "./event-data.ts";
+import { malformedOperation } from "./malformed.ts";
 
 /**
  * One commit: key + capture + payment.captured, which the ledger books later; a capture of the rest, or a final one,
@@ -17,7 +18,7 @@ export async function capturePayment(
   database: Database,
   input: CapturePaymentInput,
 ): Promise<RecordResult<CaptureReceipt>> {
-  const malformed = refuseMalformedOperation(input, input.requestId);
+  const malformed = malformedOperation(input);
   if (malformed !== null) return malformed;
   const { paymentId, amountMinor, currency, final } = input;
   const captureId = uuidv7();

@@ -6,9 +6,6 @@ import { refuseKey } from "../database/record-queries.ts";
 import type { PaymentState, Refusal } from "../domain/decisions.ts";
 import { DomainError } from "../domain/errors.ts";
 import { operationFingerprint } from "../domain/fingerprint.ts";
-import { assertIdempotencyKey } from "../domain/ids.ts";
-import { parseAmount } from "../domain/money.ts";
-import { assertText } from "../domain/text.ts";
 import type { RecordResult } from "../workflows/messages.ts";
 import { ForeignFingerprintError, unlessForeign } from "./foreign-fingerprint.ts";
 
@@ -85,31 +82,4 @@ function notFound({ paymentId, merchant }: OperationClaim): Refusal {
     code: "payment_not_found",
     message: `merchant ${merchant} has no payment ${paymentId}`,
   };
-}
-
-/** A client may be any program: what the command line checks is checked again where it is decided. */
-export function refuseMalformedOperation(
-  request: { idempotencyKey: string; amountMinor?: unknown; reason?: unknown; final?: unknown },
-  requestId: string,
-): Extract<RecordResult<never>, { outcome: "malformed" | "refused" | "contradictory" }> | null {
-  try {
-    assertIdempotencyKey(request.idempotencyKey, "idempotencyKey");
-    const { amountMinor } = request;
-    // Any currency: minor units are digits in all of them.
-    if (typeof amountMinor === "string") parseAmount({ amountMinor, currency: "EUR" });
-    else if (amountMinor !== undefined && amountMinor !== null) {
-      throw new DomainError("amount_invalid", "amountMinor: expected a string of digits");
-    }
-    if (typeof request.reason === "string") assertText(request.reason, "reason");
-    else if (request.reason !== undefined && request.reason !== null) {
-      throw new DomainError("text_invalid", "reason: expected a text");
-    }
-    if (request.final !== undefined && typeof request.final !== "boolean") {
-      throw new DomainError("usage", "final: expected true or false");
-    }
-    return null;
-  } catch (error) {
-    if (!(error instanceof DomainError)) throw error;
-    return { outcome: "malformed", code: error.code, message: error.message, requestId };
-  }
 }

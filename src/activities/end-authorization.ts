@@ -16,8 +16,9 @@ import type {
   VoidPaymentInput,
   VoidReceipt,
 } from "../workflows/messages.ts";
-import { decideOnce, refuseMalformedOperation } from "./decide-once.ts";
+import { decideOnce } from "./decide-once.ts";
 import { eventData } from "./event-data.ts";
+import { malformedOperation } from "./malformed.ts";
 
 /**
  * One commit: key + hold given back + payment.voided; where a part was captured, the rest is given back and the payment
@@ -27,7 +28,7 @@ export async function voidPayment(
   database: Database,
   input: VoidPaymentInput,
 ): Promise<RecordResult<VoidReceipt>> {
-  const malformed = refuseMalformedOperation(input, input.requestId);
+  const malformed = malformedOperation(input);
   if (malformed !== null) return malformed;
   const { paymentId } = input;
   return await decideOnce<VoidReceipt>(

@@ -2,6 +2,7 @@ import type { Database } from "../database/database.ts";
 import type { OutboxNotifier } from "../database/outbox-wake-up.ts";
 import { getCapture, getRefund } from "../database/part-queries.ts";
 import { readStanding } from "../database/supervision-queries.ts";
+import { UUID_PATTERN } from "../domain/ids.ts";
 import type { PartStatus } from "../domain/payment.ts";
 import type {
   CancelPaymentInput,
@@ -67,7 +68,10 @@ export function createPaymentActivities({
     },
     takeUpPayment: async ({ paymentId }) => await takeUpPayment(database, paymentId),
     readPayment: async ({ paymentId }) => await readStanding(database, paymentId),
-    readCapture: async ({ captureId }) => (await getCapture(database, captureId))?.status ?? null,
+    readCapture: async ({ captureId }) =>
+      UUID_PATTERN.test(captureId)
+        ? ((await getCapture(database, captureId))?.status ?? null)
+        : null,
     readRefund: async ({ refundId }) => {
       const refund = await getRefund(database, refundId);
       return refund === null ? null : { status: refund.status, failureCode: refund.failureCode };

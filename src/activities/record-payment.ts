@@ -15,22 +15,14 @@ import { CURRENCY_EXPONENTS } from "../domain/currencies.ts";
 import { refuseAcceptance } from "../domain/decisions.ts";
 import type { AccountState } from "../domain/decisions.ts";
 import { DomainError } from "../domain/errors.ts";
-import type { ErrorCode } from "../domain/errors.ts";
 import { newEvent } from "../domain/events.ts";
 import { fingerprintOf } from "../domain/fingerprint.ts";
-import {
-  assertAccountId,
-  assertIdempotencyKey,
-  assertMerchant,
-  worldAccountCurrency,
-} from "../domain/ids.ts";
-import { parseAmount } from "../domain/money.ts";
-import { assertCapture } from "../domain/payment.ts";
+import { worldAccountCurrency } from "../domain/ids.ts";
 import type { PaymentParameters, RecordedParameters } from "../domain/payment.ts";
-import { assertText } from "../domain/text.ts";
 import type { PaymentInput, PaymentReceipt, RecordResult } from "../workflows/messages.ts";
 import { eventData } from "./event-data.ts";
 import { ForeignFingerprintError, unlessForeign } from "./foreign-fingerprint.ts";
+import { malformedPayment } from "./malformed.ts";
 
 export type RecordPaymentResult = RecordResult<PaymentReceipt>;
 
@@ -44,10 +36,8 @@ export async function recordPayment(
   database: Database,
   input: PaymentInput,
 ): Promise<RecordPaymentResult> {
-  const malformed = refuseMalformed(input);
-  if (malformed !== null) {
-    return { outcome: "malformed", ...malformed, requestId: input.requestId };
-  }
+  const malformed = malformedPayment(input);
+  if (malformed !== null) return malformed;
   const expected = fingerprintOf(parametersOf(input));
   return await unlessForeign(
     input,
@@ -199,26 +189,6 @@ function parametersOfRecorded(
   // Both were taken from the same clock, a moment apart.
   const expiresInSeconds = Math.round((expiresAt.getTime() - createdAt.getTime()) / 1_000);
   return { ...parameters, expiresInSeconds };
-}
-
-/** A client may be any program: what the command line checks is checked again where the payment is made. */
-function refuseMalformed(input: PaymentInput): { code: ErrorCode; message: string } | null {
-  try {
-    assertMerchant(input.merchant, "merchant");
-    assertIdempotencyKey(input.idempotencyKey, "idempotencyKey");
-    assertAccountId(input.source, "source");
-    assertAccountId(input.destination, "destination");
-    if (input.source === input.destination) {
-      throw new DomainError("same_account", `source and destination are both ${input.source}`);
-    }
-    parseAmount({ amountMinor: input.amountMinor, currency: input.currency });
-    assertCapture(input, "capture");
-    if (input.description !== null) assertText(input.description, "description");
-    return null;
-  } catch (error) {
-    if (error instanceof DomainError) return { code: error.code, message: error.message };
-    throw error;
-  }
 }
 
 async function openWorld(tx: Tx, accountId: string): Promise<AccountState | null> {

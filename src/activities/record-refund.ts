@@ -8,7 +8,8 @@ import { DomainError } from "../domain/errors.ts";
 import { newEvent } from "../domain/events.ts";
 import { bookedAmount, decideRefund } from "../domain/operation-decisions.ts";
 import type { RecordResult, RefundInput, RefundReceipt } from "../workflows/messages.ts";
-import { decideOnce, refuseMalformedOperation } from "./decide-once.ts";
+import { decideOnce } from "./decide-once.ts";
+import { malformedOperation } from "./malformed.ts";
 
 /**
  * One commit: key + refund + hold on the payment's destination + refund.created, which the ledger books later. Run twice
@@ -18,7 +19,7 @@ export async function recordRefund(
   database: Database,
   input: RefundInput,
 ): Promise<RecordResult<RefundReceipt>> {
-  const malformed = refuseMalformedOperation(input, input.requestId);
+  const malformed = malformedOperation(input);
   if (malformed !== null) return malformed;
   const { paymentId, amountMinor, currency, reason, refundId } = input;
   const messageId = uuidv7();

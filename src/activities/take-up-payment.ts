@@ -1,6 +1,7 @@
 import type { Database } from "../database/database.ts";
 import { takeUpPayment as readRecorded } from "../database/supervision-queries.ts";
 import type { RecordedPayment } from "../database/supervision-queries.ts";
+import { UUID_PATTERN } from "../domain/ids.ts";
 import type { PaymentReceipt } from "../workflows/messages.ts";
 
 /** A payment as a new run takes it up: the request that recorded it, and the answer that this got. */
@@ -14,6 +15,8 @@ export async function takeUpPayment(
   database: Database,
   paymentId: string,
 ): Promise<TakenUpPayment | null> {
+  // PostgreSQL reads a UUID in any spelling; the run is for the id as it was recorded.
+  if (!UUID_PATTERN.test(paymentId)) return null;
   const taken = await readRecorded(database, paymentId);
   if (taken === null) return null;
   const { recorded, status, createdAt, expiresAt } = taken;

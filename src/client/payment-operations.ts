@@ -2,8 +2,9 @@ import { WithStartWorkflowOperation } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import type { UpdateDefinition } from "@temporalio/common";
 import { v7 as uuidV7 } from "uuid";
-import { assertIdempotencyKey, workflowIds } from "../domain/ids.ts";
-import { parseAmount } from "../domain/money.ts";
+import { DomainError } from "../domain/errors.ts";
+import { UUID_PATTERN, assertIdempotencyKey, workflowIds } from "../domain/ids.ts";
+import { assertCurrency, parseAmount } from "../domain/money.ts";
 import type { PartStatus, PaymentStatus, RecordedParameters } from "../domain/payment.ts";
 import { assertText } from "../domain/text.ts";
 import {
@@ -122,9 +123,10 @@ export function createPaymentOperations(
   traceparent: TraceSource,
 ): PaymentOperations {
   return {
-    async capture(payment, request, options) {
+    async capture(handle, request, options) {
+      const payment = known(handle);
       const amountMinor = amountOf(request, payment);
-      const currency = request.currency ?? null;
+      const currency = currencyOf(request);
       const parameters = { amountMinor, currency, final: request.final ?? false };
       const call = keyedCall(payment, request.key, { operation: "capture", parameters, options });
       const receipt = await updateWithStart(client, payment, captureUpdate, {
@@ -137,7 +139,8 @@ export function createPaymentOperations(
       return { ...answer, replayed: requestId !== call.keyed.requestId };
     },
 
-    async waitForCapture(payment, captureId, { timeoutMs }) {
+    async waitForCapture(handle, captureId, { timeoutMs }) {
+      const payment = known(handle);
       await withinTimeout(client, { timeoutMs, what: `capture ${captureId}` }, async () => {
         await client.workflow.executeUpdateWithStart(captureEndUpdate, {
           args: [{ captureId }],
@@ -147,7 +150,8 @@ export function createPaymentOperations(
       });
     },
 
-    async void(payment, { key }, options) {
+    async void(handle, { key }, options) {
+      const payment = known(handle);
       const call = keyedCall(payment, key, { operation: "void", parameters: {}, options });
       const receipt = await updateWithStart(client, payment, voidUpdate, {
         ...call,
@@ -157,11 +161,12 @@ export function createPaymentOperations(
       return { ...answer, replayed: requestId !== call.keyed.requestId };
     },
 
-    async refund(payment, request, options) {
+    async refund(handle, request, options) {
+      const payment = known(handle);
       const reason = request.reason ?? null;
       if (reason !== null) assertText(reason, "reason");
       const amountMinor = amountOf(request, payment);
-      const parameters = { amountMinor, currency: request.currency ?? null, reason };
+      const parameters = { amountMinor, currency: currencyOf(request), reason };
       const call = keyedCall(payment, request.key, { operation: "refund", parameters, options });
       const { paymentId } = payment;
       const input: RefundInput = {
@@ -208,7 +213,8 @@ export function createPaymentOperations(
       });
     },
 
-    async cancel(payment, options) {
+    async cancel(handle, options) {
+      const payment = known(handle);
       // No key: the state itself makes a second one harmless.
       const call = keyedCall(payment, `cancel:${payment.paymentId}`, {
         operation: "cancel",
@@ -284,6 +290,24 @@ function takeUp(payment: PaymentHandle): WithStartWorkflowOperation<PaymentWorkf
     paymentWorkflowType(payment.capture),
     referenceStart(payment),
   );
+}
+
+/**
+ * Other systems write a UUID in capitals; here it stands in fingerprints, and runs compare it.
+ * @throws DomainError `payment_not_found`: what isn't a UUID can't be the id of a payment
+ */
+function known(payment: PaymentHandle): PaymentHandle {
+  const paymentId = String(payment.paymentId).toLowerCase();
+  if (UUID_PATTERN.test(paymentId)) return { ...payment, paymentId };
+  const shown = JSON.stringify(payment.paymentId);
+  throw new DomainError("payment_not_found", `there is no payment ${shown}`);
+}
+
+/** Null where the caller didn't say. @throws DomainError `currency_unknown` */
+function currencyOf({ currency }: PartRequest): string | null {
+  if (currency === undefined) return null;
+  assertCurrency(currency, "currency");
+  return currency;
 }
 
 /** Neither: null, which stands for what is left. */

@@ -165,7 +165,7 @@ export async function claimRows(tx: Tx, input: ClaimInput): Promise<Claim> {
 }
 
 /** The longest lease of a suspect: so often does a row that kills its worker kill one. */
-const SUSPECT_LEASE_MS_MAX = 60_000;
+const SUSPECT_LEASE_MS_MAX = 30_000;
 
 /**
  * Claims the least suspect row that is due, and nothing else: when its worker dies now, no other row is under suspicion

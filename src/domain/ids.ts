@@ -57,8 +57,8 @@ export function worldAccountCurrency(accountId: string): string | null {
 }
 
 /** @throws DomainError `account_invalid` */
-export function assertAccountId(value: string, path: string): void {
-  if (ACCOUNT_ID_PATTERN.test(value)) return;
+export function assertAccountId(value: unknown, path: string): void {
+  if (isLike(ACCOUNT_ID_PATTERN, value)) return;
   throw new DomainError(
     "account_invalid",
     `${path}: expected 1 to 64 of A-Z a-z 0-9 . _ : -, found ${JSON.stringify(value)}`,
@@ -66,8 +66,8 @@ export function assertAccountId(value: string, path: string): void {
 }
 
 /** @throws DomainError `merchant_invalid` */
-export function assertMerchant(value: string, path: string): void {
-  if (MERCHANT_PATTERN.test(value)) return;
+export function assertMerchant(value: unknown, path: string): void {
+  if (isLike(MERCHANT_PATTERN, value)) return;
   throw new DomainError(
     "merchant_invalid",
     `${path}: expected 1 to 64 of a-z 0-9 -, found ${JSON.stringify(value)}`,
@@ -75,10 +75,24 @@ export function assertMerchant(value: string, path: string): void {
 }
 
 /** @throws DomainError `key_invalid` */
-export function assertIdempotencyKey(value: string, path: string): void {
-  if (IDEMPOTENCY_KEY_PATTERN.test(value)) return;
+export function assertIdempotencyKey(value: unknown, path: string): void {
+  if (isLike(IDEMPOTENCY_KEY_PATTERN, value)) return;
   throw new DomainError(
     "key_invalid",
     `${path}: expected 1 to 255 visible ASCII characters without spaces, found ${JSON.stringify(value)}`,
   );
+}
+
+/** @throws DomainError `usage` */
+export function assertUuid(value: unknown, path: string): void {
+  if (isLike(UUID_PATTERN, value)) return;
+  throw new DomainError(
+    "usage",
+    `${path}: expected a UUID in lower case, found ${JSON.stringify(value)}`,
+  );
+}
+
+/** A pattern by itself takes `["x"]` for "x". */
+function isLike(pattern: RegExp, value: unknown): boolean {
+  return typeof value === "string" && pattern.test(value);
 }

@@ -44,8 +44,8 @@ export function formatMajor(amountMinor: bigint, currency: string): string {
 }
 
 /** @throws DomainError `currency_unknown` */
-export function assertCurrency(value: string, path: string): void {
-  exponentOf(value, path);
+export function assertCurrency(value: unknown, path: string): void {
+  exponentOf(value as string, path);
 }
 
 function exponentOf(currency: string, path: string): number {

@@ -12,7 +12,10 @@ export const DESCRIPTION_CHARACTERS_MAX = 500;
 const CARRIED_BY_SQS = /^[\u0009\u000a\u000d\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]*$/u;
 
 /** @throws DomainError `text_invalid` */
-export function assertText(value: string, path: string): void {
+export function assertText(value: unknown, path: string): void {
+  if (typeof value !== "string") {
+    throw new DomainError("text_invalid", `${path}: expected a text, found ${typeof value}`);
+  }
   if (value.length > DESCRIPTION_CHARACTERS_MAX) {
     throw new DomainError(
       "text_invalid",

@@ -4,7 +4,7 @@ import {
   setCurrentDetails,
   workflowInfo,
 } from "@temporalio/workflow";
-import { workflowIds } from "../domain/ids.ts";
+import { UUID_PATTERN, workflowIds } from "../domain/ids.ts";
 import type { LedgerEntryEnd, LedgerEntryInput } from "./messages.ts";
 import { databaseStep } from "./database-step.ts";
 
@@ -19,7 +19,9 @@ const applyLedgerEntries = databaseStep<LedgerEntryInput, LedgerEntryEnd>(
  */
 export async function ledgerEntry(input: LedgerEntryInput): Promise<LedgerEntryEnd> {
   // Started by hand under another message's id it would stand in that one's way: failed, it doesn't.
-  if (workflowInfo().workflowId !== workflowIds.ledgerEntry(input.messageId)) {
+  const messageId: unknown = (input as LedgerEntryInput | null)?.messageId;
+  const isSpelled = typeof messageId === "string" && UUID_PATTERN.test(messageId);
+  if (!isSpelled || workflowInfo().workflowId !== workflowIds.ledgerEntry(messageId)) {
     throw ApplicationFailure.nonRetryable("the run's id is not ledger:<messageId>", "usage");
   }
   // A cancel from outside can't leave a message undecided: its payment would hold its money for ever.

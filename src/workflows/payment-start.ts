@@ -39,12 +39,22 @@ export async function startPayment(
   input: PaymentInput | PaymentReference,
   acceptance: Acceptance<PaymentReceipt>,
 ): Promise<PaymentStart> {
+  if (!isAsked(input)) {
+    const message = "expected a request to pay, or the id of a payment";
+    return refuseStranger(acceptance, { code: "usage", message });
+  }
   // A cancel that comes in between is answered by the payment that was recorded, not by leaving it behind.
   return await CancellationScope.nonCancellable(async () =>
     "fingerprint" in input
       ? await record(input, acceptance)
       : await takeUp(input.paymentId, acceptance),
   );
+}
+
+/** Started by hand without an argument a run would fail its task again and again, and keep its id from whom it belongs to. */
+function isAsked(input: unknown): input is PaymentInput | PaymentReference {
+  const { paymentId } = (input ?? {}) as { paymentId?: unknown };
+  return typeof paymentId === "string";
 }
 
 async function record(
@@ -109,7 +119,9 @@ function whyNotThisRuns(payment: {
 }): Strange | null {
   const { workflowId, workflowType } = workflowInfo();
   const { paymentId, merchant, idempotencyKey: key, capture } = payment;
-  if (workflowIds.payment({ merchant, key }) !== workflowId) {
+  // An array of one text is spelled as that text.
+  const isSpelled = typeof merchant === "string" && typeof key === "string";
+  if (!isSpelled || workflowIds.payment({ merchant, key }) !== workflowId) {
     return { code: "payment_not_found", message: `${workflowId} is not of payment ${paymentId}` };
   }
   const isManual = workflowType === WORKFLOW_TYPES.manualPayment;

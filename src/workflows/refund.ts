@@ -51,8 +51,10 @@ async function follow(input: RefundInput): Promise<RefundEnd> {
     },
     { description: "The ledger has booked or refused; a hint, PostgreSQL holds the decision" },
   );
-  const { fingerprint, merchant, idempotencyKey, paymentId, requestId } = input;
-  if (workflowIds.refund({ merchant, key: idempotencyKey }) !== workflowInfo().workflowId) {
+  const { fingerprint, merchant, idempotencyKey, paymentId, requestId } = input ?? {};
+  const isSpelled = typeof merchant === "string" && typeof idempotencyKey === "string";
+  const id = isSpelled ? workflowIds.refund({ merchant, key: idempotencyKey }) : null;
+  if (id !== workflowInfo().workflowId) {
     throw ApplicationFailure.nonRetryable("the id is not of this refund's key", "usage");
   }
   const { amountMinor, currency, reason } = input;

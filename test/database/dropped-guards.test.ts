@@ -102,6 +102,46 @@ const CASES: Record<string, Case> = {
     attack: () => transactionRows({ payment: ids.pending }, [ids.shop, "credit", 1_000]),
     invariant: 1,
   },
+  "money out of an entry that ON CONFLICT leaves out": {
+    guards: [["accounts_entries_check", dropTrigger("accounts_follow", "accounts")]],
+    attack: () => {
+      const booking = transactionRows(
+        { payment: ids.pending },
+        [ids.rich, "debit", 1_000],
+        [ids.shop, "credit", 1_000],
+      );
+      const transactionId = booking[0]?.[1];
+      return [
+        ["UPDATE remit.holds SET remaining = 0 WHERE payment_id = $1", ids.pending],
+        ...booking,
+        [
+          `INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency)
+           SELECT id, $1, $2, 'credit', 1000000, 'EUR' FROM remit.ledger_entries LIMIT 1
+               ON CONFLICT DO NOTHING`,
+          transactionId,
+          ids.shop,
+        ],
+        eventRow("payment", ids.pending, "payment.settled"),
+        [
+          "UPDATE remit.payments SET status = 'settled', captured_amount = amount, version = 2, settled_at = now() WHERE id = $1",
+          ids.pending,
+        ],
+      ];
+    },
+    invariant: 2,
+  },
+  "an event that ON CONFLICT leaves out": {
+    guards: [["outbox_heads_event_check", dropTrigger("outbox_heads_follow", "outbox_heads")]],
+    attack: () => [
+      [
+        `INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, type, payload)
+         SELECT id, 'payment', $1, 'payment.created', '{}' FROM remit.outbox LIMIT 1
+             ON CONFLICT DO NOTHING`,
+        ids.pending,
+      ],
+    ],
+    invariant: 6,
+  },
   "entries added to a transaction of long ago": {
     guards: [
       [

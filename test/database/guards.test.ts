@@ -72,6 +72,61 @@ describe("balances", () => {
   });
 });
 
+describe("a row that ON CONFLICT leaves out", () => {
+  test("reserves nothing where it would have been a hold", async () => {
+    const [before] = await database().admin("SELECT held FROM remit.accounts WHERE id = 'alice'");
+    expect(
+      await attempt([
+        `INSERT INTO remit.holds (id, account_id, payment_id, amount)
+         SELECT id, 'alice', payment_id, 4000 FROM remit.holds LIMIT 1
+             ON CONFLICT DO NOTHING`,
+      ]),
+    ).toBe("nothing");
+    const [after] = await database().admin("SELECT held FROM remit.accounts WHERE id = 'alice'");
+    expect(after).toEqual(before);
+  });
+
+  test.each([
+    [
+      "remit.outbox (id, aggregate_type, aggregate_id, type, payload) SELECT id, aggregate_type, aggregate_id, type, payload FROM remit.outbox LIMIT 1",
+      "outbox_heads_event_check",
+    ],
+    [
+      "remit.outbox (id, aggregate_type, aggregate_id, type, payload) SELECT id, 'order', 'of-another', 'order.made', '{}' FROM remit.outbox LIMIT 1",
+      "outbox_heads_event_check",
+    ],
+  ])("moves no version on: %s", async (rows, constraint) => {
+    expect(await attempt([`INSERT INTO ${rows} ON CONFLICT DO NOTHING`])).toBe(constraint);
+  });
+});
+
+describe("a snapshot", () => {
+  test.each(["REPEATABLE READ", "SERIALIZABLE"])(
+    "is no ground to judge on: nothing of a payment is written under %s",
+    async (level) => {
+      const client = await database().app.pool.connect();
+      const writes = [
+        "UPDATE remit.payments SET updated_at = clock_timestamp()",
+        "UPDATE remit.captures SET status = 'failed'",
+        "UPDATE remit.refunds SET status = 'failed'",
+        "UPDATE remit.holds SET remaining = 0",
+        "INSERT INTO remit.ledger_transactions (id, message_id, payment_id, kind) SELECT gen_random_uuid(), gen_random_uuid(), id, 'payment' FROM remit.payments",
+        "INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency) VALUES (gen_random_uuid(), gen_random_uuid(), 'shop', 'credit', 1, 'EUR')",
+      ];
+      try {
+        for (const write of writes) {
+          await client.query(`BEGIN ISOLATION LEVEL ${level}`);
+          const refusal = await client.query(write).catch((error: { code?: string }) => error.code);
+          await client.query("ROLLBACK");
+          expect([write, refusal]).toEqual([write, "25000"]);
+        }
+      } finally {
+        client.release();
+      }
+    },
+  );
+});
+
 describe("the ledger", () => {
   test.each([
     ["UPDATE remit.ledger_entries SET amount = 1"],

@@ -15,6 +15,7 @@ const MIGRATIONS = [
   "0005_judged_at_the_end",
   "0006_reconciliation",
   "0007_own_events",
+  "0008_rows_that_are_there",
 ];
 const migrated = useDatabase();
 let adminDatabaseUrl: string;

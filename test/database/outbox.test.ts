@@ -345,7 +345,7 @@ describe("publishOutboxBatch", () => {
     expect(broker.sent.toSorted()).toEqual(ids.toSorted());
   });
 
-  test("a row under suspicion is claimed alone, under a lease that doubles up to a minute, while others go out", async () => {
+  test("a row under suspicion is claimed alone, under a lease that doubles up to half a minute, while others go out", async () => {
     const [suspect = ""] = await events("suspect", 1);
     await database().admin(`UPDATE remit.outbox SET claims = 3 WHERE id = '${suspect}'`);
     const leases: number[] = [];
@@ -366,7 +366,7 @@ describe("publishOutboxBatch", () => {
         "UPDATE remit.outbox SET status = 'PUBLISHED', broker_message_id = 'x', published_at = now(), lease_token = NULL, lease_until = NULL WHERE aggregate_id LIKE 'other%'",
       );
     }
-    expect(leases).toEqual([10, 20, 40, 60, 60]);
+    expect(leases).toEqual([10, 20, 30, 30, 30]);
   });
 
   test("a relay that dies between send and mark publishes again after the lease, and nothing is lost", async () => {

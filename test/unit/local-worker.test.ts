@@ -30,7 +30,9 @@ describe("workerEnvironment", () => {
       },
     });
 
-    expect(Object.keys(env).toSorted()).toEqual([
+    // Where Node keeps compiled code is the one thing that a test run itself may or may not have.
+    const { NODE_COMPILE_CACHE: _cache, ...told } = env;
+    expect(Object.keys(told).toSorted()).toEqual([
       "AWS_ACCESS_KEY_ID",
       "AWS_ENDPOINT_URL",
       "AWS_REGION",
