@@ -3,13 +3,14 @@ import { runCostSuite } from "./cost.ts";
 import { runGrowthSuite } from "./growth.ts";
 import { readOptions } from "./options.ts";
 import { runProcessSuite } from "./process.ts";
+import { runProfileSuite } from "./profile.ts";
 import { runRelaySuite } from "./relay/suite.ts";
 import type { Suite } from "./options.ts";
 import { createReporter } from "./report.ts";
 import { runVerifySuite } from "./verify.ts";
 
 /**
- * `npm run bench [-- accept|cost|relay|growth|process|verify|all] [--json] [--rounds N]`: Remit against a floor, as ratios from one run; without a
+ * `npm run bench [-- accept|cost|relay|growth|process|profile|verify|all] [--json] [--rounds N]`: Remit against a floor, as ratios from one run; without a
  * word `accept`. docs/benchmarks.md says what each figure is and what it was.
  */
 let exitCode = 0;
@@ -29,6 +30,7 @@ try {
   if (isAsked("relay")) await runRelaySuite(options, reporter);
   if (isAsked("growth")) await runGrowthSuite(options, reporter);
   if (isAsked("process")) await runProcessSuite(options, reporter);
+  if (isAsked("profile")) await runProfileSuite(reporter);
   if (isAsked("verify")) await runVerifySuite(options, reporter);
 } catch (error) {
   fail(error);

@@ -1,7 +1,16 @@
 import { parseArgs } from "node:util";
 
 /** What may be measured; a word on the command line chooses, `accept` is what runs without one. */
-const SUITES = ["accept", "cost", "relay", "growth", "process", "verify", "all"] as const;
+const SUITES = [
+  "accept",
+  "cost",
+  "relay",
+  "growth",
+  "process",
+  "profile",
+  "verify",
+  "all",
+] as const;
 /** The parts of the relay's suite, in the order in which they run. */
 export const RELAY_PARTS = ["throughput", "latency", "claim", "wakeup", "heldxid"] as const;
 
@@ -75,4 +84,4 @@ function oneOf<Word extends string>(words: readonly Word[], given: string): Word
 }
 
 const USAGE =
-  "usage: npm run bench [-- accept|cost|relay|growth|process|verify|all] [--json] [--rounds N] [--events N] [--rows N] [--held-seconds N] [--payments N] [--only part,…]";
+  "usage: npm run bench [-- accept|cost|relay|growth|process|profile|verify|all] [--json] [--rounds N] [--events N] [--rows N] [--held-seconds N] [--payments N] [--only part,…]";

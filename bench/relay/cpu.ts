@@ -14,8 +14,8 @@ export function readCpu(pids: { postgres: number; broker: number }): CpuTimes {
   const { user, system } = process.cpuUsage();
   return {
     relay: (user + system) / 1_000,
-    postgres: cpuOf(({ pid, parent }) => pid === pids.postgres || parent === pids.postgres),
-    broker: cpuOf(({ pid }) => pid === pids.broker),
+    postgres: cpuOfTree(pids.postgres),
+    broker: cpuOfTree(pids.broker),
   };
 }
 
@@ -28,6 +28,11 @@ export function cpuBetween(before: CpuTimes, after: CpuTimes): CpuTimes {
     postgres: difference(before.postgres, after.postgres),
     broker: difference(before.broker, after.broker),
   };
+}
+
+/** CPU time of a process and its children so far, in ms; null where the system doesn't tell. */
+export function cpuOfTree(root: number): number | null {
+  return cpuOf(({ pid, parent }) => pid === root || parent === root);
 }
 
 function cpuOf(isMeant: (process: { pid: number; parent: number }) => boolean): number | null {
