@@ -1,6 +1,6 @@
 import { interruptions } from "../src/local/interruption.ts";
 import { disturbances } from "./disturbances.ts";
-import { writeFigures } from "./document.ts";
+import { writeFigures, writeSoak } from "./document.ts";
 import { readOptions } from "./options.ts";
 import type { ChaosOptions } from "./options.ts";
 import { plants } from "./plants.ts";
@@ -10,9 +10,10 @@ import type { Reporter, Result } from "./report.ts";
 import { openArena, runScenario } from "./run.ts";
 import { killScenarios, randomScenario } from "./scenarios.ts";
 import type { Scenario } from "./scenarios.ts";
+import { soak } from "./soak.ts";
 
 /**
- * `npm run chaos [-- --scenario NAME,…|worker|all] [--seed N] [--runs N] [--minutes N] [--json]`: kills and disturbs real
+ * `npm run chaos [-- --scenario NAME,…|worker|all] [--seed N] [--runs N] [--minutes N] [--soak] [--json]`: kills and disturbs real
  * processes while a load runs, then looks whether a payment was lost or doubled. docs/chaos.md says how to read it.
  */
 const EXIT = { right: 0, failed: 1, usage: 2, wrong: 6, interrupted: 130 } as const;
@@ -76,6 +77,13 @@ async function play(
       reporter.result(result);
       if (options.write !== null) writeFigures(options.write, [result]);
     }
+    if (options.soak !== null && !signal.aborted) {
+      const { note } = reporter;
+      const result = await soak(arena, { ...options.soak, seed, faults: faults(), signal, note });
+      results.push(result);
+      reporter.result(result);
+      if (options.write !== null) writeSoak(options.write, result);
+    }
     for (const { scenario, expects, ...more } of planted) {
       if (signal.aborted) break;
       const run = { seed, runs, signal, note: reporter.note, quietMs: PLANT_QUIET_MS, ...more };
@@ -93,9 +101,12 @@ const LIST_WIDTH = 32;
 const PLANT_VISIBILITY_SECONDS = 5;
 const PLANT_QUIET_MS = 9_000;
 
+function faults(): Scenario[] {
+  return [...killScenarios(), ...disturbances()];
+}
+
 function allScenarios(): Scenario[] {
-  const each = [...killScenarios(), ...disturbances()];
-  return [...each, randomScenario(each)];
+  return [...faults(), randomScenario(faults())];
 }
 
 function chosenPlants({ plants: names }: ChaosOptions): Plant[] {

@@ -1,3 +1,5 @@
+import { soakFacts } from "./soak-report.ts";
+
 /** What became of a scenario: a line of the table. */
 export interface Result {
   readonly scenario: string;
@@ -13,6 +15,39 @@ export interface Result {
   readonly problems: readonly string[];
   /** Of a planted fault: what must have been found. */
   readonly expected?: "lost" | "doubled";
+  readonly soak?: SoakFigures;
+}
+
+export interface SoakFigures {
+  readonly minutes: number;
+  /** Share of the capacity that was asked for. */
+  readonly load: number;
+  /** Payments a second that this machine brought to their end when asked as fast as it answered. */
+  readonly capacityPerSecond: number;
+  readonly askedPerSecond: number;
+  readonly inFlightMax: number;
+  /** Payments that were asked late because so many were under way. */
+  readonly heldByInFlightMax: number;
+  readonly answerMs: Quantiles;
+  /** By the books. */
+  readonly settledMs: Quantiles;
+  readonly faults: Readonly<Record<string, number>>;
+  readonly memory: readonly WorkerMemory[];
+}
+
+export interface Quantiles {
+  readonly p50: number;
+  readonly p99: number;
+  readonly max: number;
+}
+
+/** Resident memory of a worker that lived to the end, after its first minute. */
+export interface WorkerMemory {
+  readonly worker: string;
+  readonly minutes: number;
+  readonly fromMegabytes: number;
+  readonly toMegabytes: number;
+  readonly megabytesAnHour: number;
 }
 
 export interface Reporter {
@@ -31,6 +66,7 @@ export function createReporter({ isJson }: { isJson: boolean }): Reporter {
     note,
     result: (result) => {
       print(isJson ? JSON.stringify(result) : lineOf(result));
+      for (const [name, value] of isJson ? [] : soakFacts(result)) print(`    ${name}: ${value}`);
       if (result.expected !== undefined && isRight(result)) return;
       for (const problem of result.problems.slice(0, PROBLEMS_MAX)) note(`    ${problem}`);
       const more = result.problems.length - PROBLEMS_MAX;
@@ -51,7 +87,9 @@ export function isRight({ lost, doubled, problems, expected }: Result): boolean 
 }
 
 /** The command that makes the same choices again. */
-export function replayOf({ scenario, seed, runs }: Result): string {
+export function replayOf({ scenario, seed, runs, soak }: Result): string {
+  if (soak !== undefined)
+    return `npm run chaos -- --soak --seed ${seed} --minutes ${soak.minutes} --load ${soak.load}`;
   return `npm run chaos -- --scenario ${scenario} --seed ${seed} --runs ${Math.max(1, runs)}`;
 }
 
