@@ -3,6 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { connectTemporal } from "../src/client/temporal-connection.ts";
 import { withClient } from "../src/local/postgres.ts";
 import type { ChaosWorker } from "./fleet.ts";
+import { pause } from "./pause.ts";
 import type { Scenario, Stage } from "./scenarios.ts";
 import { SERVICES } from "./stack.ts";
 import type { ServiceName } from "./stack.ts";
@@ -278,7 +279,7 @@ function once(name: string, about: string, strike: (stage: Stage) => Promise<voi
 }
 
 /** A fault that lasts until it is undone. */
-function lasting(
+export function lasting(
   name: string,
   about: string,
   start: (stage: Stage) => (() => void | Promise<void>) | Promise<() => void | Promise<void>>,
@@ -291,8 +292,4 @@ function lasting(
       await end();
     }
   });
-}
-
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  await delay(ms, undefined, { signal }).catch(() => undefined);
 }

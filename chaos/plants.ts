@@ -1,5 +1,5 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { withClient } from "../src/local/postgres.ts";
+import { pause } from "./pause.ts";
 import type { Arena } from "./run.ts";
 import { killScenarios } from "./scenarios.ts";
 import type { Scenario, Stage } from "./scenarios.ts";
@@ -136,7 +136,3 @@ const BOOKED_TWICE = [
      FROM remit.ledger_entries e, again
     WHERE e.transaction_id = $1`,
 ];
-
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  await delay(ms, undefined, { signal }).catch(() => undefined);
-}

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { createAccount } from "../src/database/account-queries.ts";
 import { createDatabase } from "../src/database/database.ts";
 import { check, untilQuiet } from "./checks.ts";
+import type { Disks } from "./disks.ts";
 import { Failpoints } from "./failpoints.ts";
 import { Fleet } from "./fleet.ts";
 import { CUSTOMERS, MERCHANTS } from "./lane.ts";
@@ -40,6 +41,7 @@ export const LANES = 12;
 export interface ArenaOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly visibilitySeconds: number | null;
+  readonly disks: Disks | null;
   readonly logs: string | null;
   readonly log: (line: string) => void;
 }
@@ -47,10 +49,11 @@ export interface ArenaOptions {
 export async function openArena({
   env = {},
   visibilitySeconds,
+  disks,
   logs,
   log,
 }: ArenaOptions): Promise<Arena> {
-  const stack = await startChaosStack({ visibilitySeconds, log: () => undefined });
+  const stack = await startChaosStack({ visibilitySeconds, disks, log: () => undefined });
   const traffic = new Traffic();
   traffic.queuePath = new URL(stack.ledgerQueueUrl).pathname;
   const failpoints = new Failpoints();

@@ -1,8 +1,8 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { quantile } from "../bench/load.ts";
 import { drivenLoad, inLanes } from "./load.ts";
 import { watchMemory } from "./memory.ts";
 import { IN_FLIGHT_MAX, OpenLoop } from "./open-loop.ts";
+import { pause } from "./pause.ts";
 import { seededRandom } from "./random.ts";
 import { settledOf } from "./recovery.ts";
 import type { Quantiles, Result } from "./report.ts";
@@ -130,8 +130,4 @@ function aFaultEveryMinute(
 function quantilesOf(ms: readonly number[]): Quantiles {
   const [p50, p99, max] = [0.5, 0.99, 1].map((share) => Math.round(quantile(ms, share)));
   return { p50: p50 ?? Number.NaN, p99: p99 ?? Number.NaN, max: max ?? Number.NaN };
-}
-
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  await delay(Math.max(0, ms), undefined, { signal }).catch(() => undefined);
 }
