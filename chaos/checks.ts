@@ -230,14 +230,24 @@ async function checkEvents(client: Client, problems: string[]): Promise<void> {
      WHERE status NOT IN ('PUBLISHED', 'PENDING')
     UNION ALL
     SELECT 'event ' || id || ' was published before its predecessor'
-      FROM (SELECT id, published_at, aggregate_version,
-                   lag(published_at) OVER w AS before, lag(aggregate_version) OVER w AS version_before
-              FROM remit.outbox
-            WINDOW w AS (PARTITION BY aggregate_type, aggregate_id ORDER BY aggregate_version)) ordered
-     WHERE published_at < before OR aggregate_version <> version_before + 1
+      FROM (${OUT_OF_ORDER}) event
      LIMIT 20`);
   problems.push(...rows.map(({ what }) => what));
 }
+
+/** Events that were published before their predecessor, or without one. */
+export async function countOutOfOrder(client: Client): Promise<number> {
+  const { rows } = await client.query(OUT_OF_ORDER);
+  return rows.length;
+}
+
+const OUT_OF_ORDER = `
+  SELECT id
+    FROM (SELECT id, published_at, aggregate_version,
+                 lag(published_at) OVER w AS before, lag(aggregate_version) OVER w AS version_before
+            FROM remit.outbox
+          WINDOW w AS (PARTITION BY aggregate_type, aggregate_id ORDER BY aggregate_version)) ordered
+   WHERE published_at < before OR aggregate_version <> version_before + 1`;
 
 async function checkInvariants({ databaseUrl }: ChaosStack, problems: string[]): Promise<void> {
   const database = createDatabase({ url: databaseUrl, poolMax: 2, applicationName: "chaos" });

@@ -95,12 +95,13 @@ async function playPlants(
   { options, reporter, results, interrupted: signal }: Playing,
 ): Promise<void> {
   const { seed, runs } = options;
-  for (const { scenario, expects, ...more } of plants) {
+  for (const { scenario, expects, afterChecks, ...more } of plants) {
     if (signal.aborted) return;
     const run = { seed, runs, signal, note: reporter.note, quietMs: PLANT_QUIET_MS, ...more };
     const result = { ...(await runScenario(arena, scenario, run)), expected: expects };
     results.push(result);
     reporter.result(result);
+    await afterChecks?.(arena);
   }
 }
 
