@@ -84,9 +84,10 @@ async function playSoak(
   const { seed, write } = options;
   const { note } = reporter;
   const result = await soak(arena, { ...options.soak, seed, faults: faults(), signal, note });
+  if (result === null) return;
   results.push(result);
   reporter.result(result);
-  if (write !== null) writeSoak(write, result);
+  if (write !== null && !signal.aborted) writeSoak(write, result);
 }
 
 async function playPlants(

@@ -19,7 +19,9 @@ export interface Result {
 }
 
 export interface SoakFigures {
+  /** As it was asked for; Ctrl-C ends it earlier. */
   readonly minutes: number;
+  readonly minutesPlayed: number;
   /** Share of the capacity that was asked for. */
   readonly load: number;
   /** Payments a second that this machine brought to their end when asked as fast as it answered. */

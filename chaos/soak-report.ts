@@ -13,7 +13,7 @@ export function soakFacts(result: Result): [name: string, value: string][] {
       `${worker} ${fromMegabytes} → ${toMegabytes} in ${minutes} min (${megabytesAnHour} an hour)`,
   );
   return [
-    ["minutes", String(soak.minutes)],
+    ["minutes", String(soak.minutesPlayed)],
     ["asked for", `${soak.askedPerSecond.toFixed(1)} payments/s, ${share}`],
     ["payments", String(result.payments)],
     ["lost", String(result.lost)],

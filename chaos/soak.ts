@@ -29,17 +29,21 @@ const MINUTE_MS = 60_000;
 const STRIKE_MS_MIN = 5_000;
 const STRIKE_MS_MAX = 25_000;
 
-/** A steady load for as long as is said, a fault every minute, and in the end the checks of every scenario. */
-export async function soak(arena: Arena, options: SoakOptions): Promise<Result> {
+/**
+ * A steady load for as long as is said, a fault every minute, and in the end the checks of every scenario. Null where it was
+ * interrupted before the load was known.
+ */
+export async function soak(arena: Arena, options: SoakOptions): Promise<Result | null> {
   const { seed, minutes, signal, note } = options;
   const capacityPerSecond = await measureCapacity(arena, options);
+  if (signal.aborted) return null;
   const perSecond = capacityPerSecond * options.load;
   note(
     `capacity ${capacityPerSecond.toFixed(1)} payments/s; ${perSecond.toFixed(1)}/s for ${minutes} min`,
   );
   const answersMs: number[] = [];
   const openLoop = new OpenLoop(perSecond);
-  const struck = new Map<string, number>();
+  const played: Played = { minutes: 0, struck: new Map() };
   const memory = watchMemory(arena.fleet);
   const { stack, oracle } = arena;
   const load = async () =>
@@ -53,13 +57,14 @@ export async function soak(arena: Arena, options: SoakOptions): Promise<Result> 
       },
       async (lane, stopping) => await openLoop.drive(lane, stopping),
     );
-  const scenario = aFaultEveryMinute(options, struck);
+  const scenario = aFaultEveryMinute(options, played);
   const result = await runScenario(arena, scenario, { seed, runs: minutes, signal, note, load });
   const settled = await settledOf(stack, oracle.of(NAME));
   return {
     ...result,
     soak: {
       minutes,
+      minutesPlayed: Math.round(10 * played.minutes) / 10,
       load: options.load,
       capacityPerSecond,
       askedPerSecond: perSecond,
@@ -68,7 +73,7 @@ export async function soak(arena: Arena, options: SoakOptions): Promise<Result> 
       answerMs: quantilesOf(answersMs),
       settledMs: quantilesOf(settled.map(({ askedAtMs, settledAtMs }) => settledAtMs - askedAtMs)),
       faults: Object.fromEntries(
-        [...struck].toSorted(([left], [right]) => (left < right ? -1 : 1)),
+        [...played.struck].toSorted(([left], [right]) => (left < right ? -1 : 1)),
       ),
       memory: memory.end(),
     },
@@ -100,10 +105,13 @@ async function measureCapacity(
   throw new Error(`no payment came to its end in ${CAPACITY_MS / 1_000} s`);
 }
 
-function aFaultEveryMinute(
-  { faults, minutes }: SoakOptions,
-  struck: Map<string, number>,
-): Scenario {
+interface Played {
+  minutes: number;
+  /** Faults by their scenario. */
+  readonly struck: Map<string, number>;
+}
+
+function aFaultEveryMinute({ faults, minutes }: SoakOptions, played: Played): Scenario {
   return {
     name: NAME,
     about: "a steady load, and one of all faults every minute",
@@ -114,15 +122,16 @@ function aFaultEveryMinute(
         const { name, play } = random.oneOf(faults);
         const strikesAt = minute * MINUTE_MS + random.integer(STRIKE_MS_MIN, STRIKE_MS_MAX);
         await pause(since + strikesAt - Date.now(), signal);
-        if (signal.aborted) return;
+        if (signal.aborted) break;
         note(`minute ${minute + 1}: ${name}`);
         const fault = (): void => {
-          struck.set(name, (struck.get(name) ?? 0) + 1);
+          played.struck.set(name, (played.struck.get(name) ?? 0) + 1);
           stage.fault();
         };
         await play({ ...stage, runs: 1, fault });
       }
       await pause(since + minutes * MINUTE_MS - Date.now(), signal);
+      played.minutes = (Date.now() - since) / MINUTE_MS;
     },
   };
 }
