@@ -82,6 +82,25 @@ async function checkEach(
   client: Client,
   { asked, problems }: { asked: readonly Asked[]; problems: string[] },
 ): Promise<{ lost: number; doubled: number }> {
+  let lost = 0;
+  let doubled = 0;
+  const ofPayments = [...Map.groupBy(asked, ({ paymentKey }) => paymentKey).values()];
+  for (let at = 0; at < ofPayments.length; at += PAYMENTS_A_BATCH) {
+    const batch = ofPayments.slice(at, at + PAYMENTS_A_BATCH).flat();
+    const counts = await checkBatch(client, { asked: batch, problems });
+    lost += counts.lost;
+    doubled += counts.doubled;
+  }
+  return { lost, doubled };
+}
+
+/** A soak's payments are too many to be held twice, as asked and as recorded. */
+const PAYMENTS_A_BATCH = 5_000;
+
+async function checkBatch(
+  client: Client,
+  { asked, problems }: { asked: readonly Asked[]; problems: string[] },
+): Promise<{ lost: number; doubled: number }> {
   const keys = [...new Set(asked.map(({ paymentKey }) => paymentKey))];
   const { rows: recorded } = await client.query<Recorded>(RECORDED, [keys]);
   const { rows: moved } = await client.query<Moved>(MOVED, [keys]);
@@ -152,7 +171,8 @@ function judgeEntries({ kind, from, to, amountMinor }: Asked, { entries }: Moved
 /** Everything recorded about these payments, each with its events that aren't published. */
 const RECORDED = `
   SELECT p.id AS payment, NULL AS part, p.idempotency_key AS key, 'pay' AS kind, p.amount::text, p.source, p.destination, p.status,
-         (SELECT count(*) FROM remit.outbox o WHERE o.aggregate_id = p.id::text AND o.status <> 'PUBLISHED')::text AS unpublished
+         (SELECT count(*) FROM remit.outbox o
+           WHERE o.aggregate_type = 'payment' AND o.aggregate_id = p.id::text AND o.status <> 'PUBLISHED')::text AS unpublished
     FROM remit.payments p
    WHERE p.idempotency_key = ANY ($1)
   UNION ALL
@@ -161,7 +181,8 @@ const RECORDED = `
    WHERE p.idempotency_key = ANY ($1)
   UNION ALL
   SELECT r.payment_id, r.id::text, r.idempotency_key, 'refund', r.amount::text, p.source, p.destination, r.status,
-         (SELECT count(*) FROM remit.outbox o WHERE o.aggregate_id = r.id::text AND o.status <> 'PUBLISHED')::text
+         (SELECT count(*) FROM remit.outbox o
+           WHERE o.aggregate_type = 'refund' AND o.aggregate_id = r.id::text AND o.status <> 'PUBLISHED')::text
     FROM remit.refunds r JOIN remit.payments p ON p.id = r.payment_id
    WHERE p.idempotency_key = ANY ($1)`;
 
@@ -209,14 +230,24 @@ async function checkEvents(client: Client, problems: string[]): Promise<void> {
      WHERE status NOT IN ('PUBLISHED', 'PENDING')
     UNION ALL
     SELECT 'event ' || id || ' was published before its predecessor'
-      FROM (SELECT id, published_at, aggregate_version,
-                   lag(published_at) OVER w AS before, lag(aggregate_version) OVER w AS version_before
-              FROM remit.outbox
-            WINDOW w AS (PARTITION BY aggregate_type, aggregate_id ORDER BY aggregate_version)) ordered
-     WHERE published_at < before OR aggregate_version <> version_before + 1
+      FROM (${OUT_OF_ORDER}) event
      LIMIT 20`);
   problems.push(...rows.map(({ what }) => what));
 }
+
+/** Events that were published before their predecessor, or without one. */
+export async function countOutOfOrder(client: Client): Promise<number> {
+  const { rows } = await client.query(OUT_OF_ORDER);
+  return rows.length;
+}
+
+const OUT_OF_ORDER = `
+  SELECT id
+    FROM (SELECT id, published_at, aggregate_version,
+                 lag(published_at) OVER w AS before, lag(aggregate_version) OVER w AS version_before
+            FROM remit.outbox
+          WINDOW w AS (PARTITION BY aggregate_type, aggregate_id ORDER BY aggregate_version)) ordered
+   WHERE published_at < before OR aggregate_version <> version_before + 1`;
 
 async function checkInvariants({ databaseUrl }: ChaosStack, problems: string[]): Promise<void> {
   const database = createDatabase({ url: databaseUrl, poolMax: 2, applicationName: "chaos" });
@@ -248,33 +279,4 @@ async function checkDeadLetters(stack: ChaosStack, problems: string[]): Promise<
   sqs.destroy();
   const count = Attributes?.["ApproximateNumberOfMessages"] ?? "0";
   if (count !== "0") problems.push(`the dead-letter queue holds ${count} messages`);
-}
-
-/** From each fault to the end of the first payment that was asked for after it; the longest of them, in seconds. */
-export async function longestRecovery(
-  stack: ChaosStack,
-  {
-    oracle,
-    scenario,
-    faultsAtMs,
-  }: { oracle: Oracle; scenario: string; faultsAtMs: readonly number[] },
-): Promise<number> {
-  const asked = oracle.of(scenario).filter(({ kind, isManual }) => kind === "pay" && !isManual);
-  const { rows } = await withClient(
-    stack.adminDatabaseUrl,
-    async (client) =>
-      await client.query<{ key: string; settled: number }>(
-        `SELECT idempotency_key AS key, extract(epoch FROM settled_at)::float8 * 1000 AS settled
-         FROM remit.payments
-        WHERE idempotency_key = ANY ($1) AND settled_at IS NOT NULL`,
-        [asked.map(({ key }) => key)],
-      ),
-  );
-  const settledAt = new Map(rows.map(({ key, settled }) => [key, settled]));
-  const recoveries = faultsAtMs.map((faultAt) => {
-    const after = asked.filter(({ askedAtMs }) => askedAtMs >= faultAt);
-    const ends = after.flatMap(({ key }) => settledAt.get(key) ?? []);
-    return ends.length === 0 ? 0 : (Math.min(...ends) - faultAt) / 1_000;
-  });
-  return Math.max(0, ...recoveries);
 }

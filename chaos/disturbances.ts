@@ -3,9 +3,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import { connectTemporal } from "../src/client/temporal-connection.ts";
 import { withClient } from "../src/local/postgres.ts";
 import type { ChaosWorker } from "./fleet.ts";
+import { pause } from "./pause.ts";
 import type { Scenario, Stage } from "./scenarios.ts";
 import { SERVICES } from "./stack.ts";
-import type { ServiceName } from "./stack.ts";
+import type { ChaosStack, ServiceName } from "./stack.ts";
 import type { BrokerAction, BrokerFault, TemporalFault } from "./traffic.ts";
 
 /** Everything that isn't a kill at a failpoint; each fault lasts for a while and ends. */
@@ -176,11 +177,14 @@ function databases(): Scenario[] {
     );
   };
   return [
-    once("database:backends-killed", "all sessions of Remit are terminated", async (stage) => {
-      await admin(
-        stage,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'remit'",
-      );
+    once(
+      "database:backends-killed",
+      "all sessions of Remit are terminated",
+      async ({ stack }) => await endSessions(stack),
+    ),
+    lasting("database:lost-notifications", "NOTIFY reaches nobody", ({ traffic }) => {
+      traffic.rewriteSql = withoutNotify;
+      return () => traffic.calm();
     }),
     once(
       "database:restarted",
@@ -193,24 +197,15 @@ function databases(): Scenario[] {
     ),
     lasting("database:read-only", "new transactions may not write", async (stage) => {
       await admin(stage, "ALTER ROLE remit SET default_transaction_read_only = on");
-      await admin(
-        stage,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'remit'",
-      );
+      await endSessions(stage.stack);
       return async () => {
         await admin(stage, "ALTER ROLE remit RESET default_transaction_read_only");
-        await admin(
-          stage,
-          "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'remit'",
-        );
+        await endSessions(stage.stack);
       };
     }),
     lasting("database:no-connections", "Remit's role may open no connection", async (stage) => {
       await admin(stage, "ALTER ROLE remit CONNECTION LIMIT 0");
-      await admin(
-        stage,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'remit'",
-      );
+      await endSessions(stage.stack);
       return async () => await admin(stage, "ALTER ROLE remit CONNECTION LIMIT -1");
     }),
     once(
@@ -226,6 +221,20 @@ function databases(): Scenario[] {
       },
     ),
   ];
+}
+
+/** The listener's proof that it hears goes on. */
+export function withoutNotify(sql: string): string {
+  return sql === "NOTIFY remit_outbox" ? "SELECT 1" : sql;
+}
+
+/** Of Remit's role; every worker connects anew. */
+export async function endSessions({ adminDatabaseUrl }: ChaosStack): Promise<void> {
+  await withClient(adminDatabaseUrl, async (client) => {
+    await client.query(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'remit'",
+    );
+  });
 }
 
 function operators(): Scenario[] {
@@ -278,7 +287,7 @@ function once(name: string, about: string, strike: (stage: Stage) => Promise<voi
 }
 
 /** A fault that lasts until it is undone. */
-function lasting(
+export function lasting(
   name: string,
   about: string,
   start: (stage: Stage) => (() => void | Promise<void>) | Promise<() => void | Promise<void>>,
@@ -291,8 +300,4 @@ function lasting(
       await end();
     }
   });
-}
-
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  await delay(ms, undefined, { signal }).catch(() => undefined);
 }

@@ -1,10 +1,17 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { cpus, totalmem } from "node:os";
 import { cellsOf, totalOf } from "./report.ts";
+import { soakFacts } from "./soak-report.ts";
 import type { Result } from "./report.ts";
 
-const BEGIN = "<!-- figures: npm run chaos -- --write docs/chaos.md -->";
-const END = "<!-- end of figures -->";
+const FIGURES = {
+  begin: "<!-- figures: npm run chaos -- --write docs/chaos.md -->",
+  end: "<!-- end of figures -->",
+} as const;
+const SOAK = {
+  begin: "<!-- soak: npm run chaos -- --soak --write docs/chaos.md -->",
+  end: "<!-- end of soak -->",
+} as const;
 const HEADINGS = [
   "scenario",
   "faults",
@@ -22,19 +29,38 @@ const HEADINGS = [
  * stay as they are, with their date.
  */
 export function writeFigures(path: string, results: readonly Result[]): void {
+  writeBetween(path, FIGURES, (figures) => {
+    const rows = new Map(rowsOf(figures).map((row) => [row[0], row]));
+    for (const result of results) rows.set(result.scenario, [...cellsOf(result), today()]);
+    const sorted = [...rows.values()].toSorted(([left = ""], [right = ""]) =>
+      left < right ? -1 : 1,
+    );
+    const total = [...cellsOf(totalOf(sorted.map(resultOf))).slice(0, -1), "", ""];
+    return tableOf([HEADINGS, ...sorted, total]);
+  });
+}
+
+/** Puts a soak in the place of the one before it. */
+export function writeSoak(path: string, result: Result): void {
+  const rows = [...soakFacts(result), ["date", today()]];
+  writeBetween(path, SOAK, () => tableOf([["soak", "figure"], ...rows]));
+}
+
+function writeBetween(
+  path: string,
+  { begin, end }: { begin: string; end: string },
+  tableFrom: (old: string) => string,
+): void {
   const text = readFileSync(path, "utf8");
-  const [before, rest = ""] = text.split(BEGIN);
-  const [figures = "", after = ""] = rest.split(END);
-  if (before === undefined || rest === "") throw new Error(`${path} has no line ${BEGIN}`);
-  const rows = new Map(rowsOf(figures).map((row) => [row[0], row]));
-  const date = new Date().toISOString().slice(0, 10);
-  for (const result of results) rows.set(result.scenario, [...cellsOf(result), date]);
-  const sorted = [...rows.values()].toSorted(([left = ""], [right = ""]) =>
-    left < right ? -1 : 1,
-  );
-  const total = [...cellsOf(totalOf(sorted.map(resultOf))).slice(0, -1), "", ""];
-  const table = tableOf([HEADINGS, ...sorted, total]);
-  writeFileSync(path, `${before}${BEGIN}\n\n${machine()}\n\n${table}\n\n${END}${after}`);
+  const [before, rest = ""] = text.split(begin);
+  const [old = "", after = ""] = rest.split(end);
+  if (before === undefined || rest === "") throw new Error(`${path} has no line ${begin}`);
+  const table = tableFrom(old);
+  writeFileSync(path, `${before}${begin}\n\n${machine()}\n\n${table}\n\n${end}${after}`);
+}
+
+function today(): string {
+  return new Date().toISOString().slice(0, 10);
 }
 
 function machine(): string {
@@ -74,7 +100,8 @@ function resultOf([scenario = "", ...cells]: string[]): Result {
 
 /** As `npm run format` would leave it. */
 function tableOf(rows: readonly (readonly string[])[]): string {
-  const widths = HEADINGS.map((_, column) =>
+  const columns = rows[0] ?? [];
+  const widths = columns.map((_, column) =>
     Math.max(...rows.map((row) => (row[column] ?? "").length)),
   );
   const lineOf = (cells: readonly string[]): string =>

@@ -13,11 +13,14 @@ export interface ChaosOptions {
   readonly plants: readonly string[];
   /** A report in Markdown is written there. */
   readonly write: string | null;
+  /** Null where no soak is asked for. */
+  readonly soak: { readonly minutes: number; readonly load: number } | null;
   /** Keeps the logs of all processes there. */
   readonly logs: string | null;
 }
 
 const RUNS = 50;
+const SOAK_MINUTES = 60;
 
 /** @throws Error with the usage in its message */
 export function readOptions(args: readonly string[]): ChaosOptions {
@@ -33,14 +36,20 @@ export function readOptions(args: readonly string[]): ChaosOptions {
       plant: { type: "string", default: "" },
       write: { type: "string" },
       logs: { type: "string" },
+      soak: { type: "boolean", default: false },
+      load: { type: "string", default: "0.6" },
     },
   });
   const plants = words(values.plant);
+  const minutes = values.minutes === undefined ? null : count("minutes", values.minutes);
   return {
-    scenarios: words(values.scenario ?? (plants.length > 0 ? "" : "worker")),
+    scenarios: words(values.scenario ?? (plants.length > 0 || values.soak ? "" : "worker")),
     seed: count("seed", values.seed),
     runs: count("runs", values.runs),
-    minutes: values.minutes === undefined ? null : count("minutes", values.minutes),
+    minutes: values.soak ? null : minutes,
+    soak: values.soak
+      ? { minutes: minutes ?? SOAK_MINUTES, load: share("load", values.load) }
+      : null,
     isJson: values.json,
     isList: values.list,
     plants,
@@ -59,6 +68,12 @@ function count(name: string, text: string): number {
   throw new Error(`--${name} ${text}: a whole number above 0 was expected\n${USAGE}`);
 }
 
+function share(name: string, text: string): number {
+  const value = Number(text);
+  if (value > 0 && value <= 1) return value;
+  throw new Error(`--${name} ${text}: a share above 0 and up to 1 was expected\n${USAGE}`);
+}
+
 export const USAGE =
   "usage: npm run chaos -- [--scenario NAME,…|worker|postgres|temporal|broker|traffic|all] [--seed N] [--runs N] [--minutes N] " +
-  "[--plant NAME,…|all] [--json] [--list] [--write FILE] [--logs DIR]";
+  "[--plant NAME,…|all] [--soak [--load SHARE]] [--json] [--list] [--write FILE] [--logs DIR]";

@@ -1,5 +1,11 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { withClient } from "../src/local/postgres.ts";
+import {
+  inboxWithoutBooking,
+  markWithoutToken,
+  onlyNotify,
+  setPollInterval,
+} from "./broken-rules.ts";
+import { pause } from "./pause.ts";
 import type { Arena } from "./run.ts";
 import { killScenarios } from "./scenarios.ts";
 import type { Scenario, Stage } from "./scenarios.ts";
@@ -7,8 +13,11 @@ import type { Scenario, Stage } from "./scenarios.ts";
 /** A fault on purpose: a rule of Remit's is broken in the traffic or by the administrator, and the checks must find it. */
 export interface Plant {
   readonly scenario: Scenario;
-  readonly expects: "lost" | "doubled";
+  /** What one of the problems must say. */
+  readonly expects: string;
   readonly beforeChecks?: (arena: Arena) => Promise<void>;
+  /** Undoes what would go on in later runs. */
+  readonly afterChecks?: (arena: Arena) => Promise<void>;
 }
 
 /**
@@ -24,7 +33,7 @@ export function plants(): Plant[] {
         "an entry of a booked payment is gone",
         async ({ signal }) => await pause(PLANTED_MS, signal),
       ),
-      expects: "lost",
+      expects: "entries are",
       beforeChecks: async (arena) => await plantSql(arena, "entry-removed", ENTRY_REMOVED),
     },
     {
@@ -33,8 +42,33 @@ export function plants(): Plant[] {
         "the guards of the ledger are dropped, and a payment is booked twice",
         async ({ signal }) => await pause(PLANTED_MS, signal),
       ),
-      expects: "doubled",
+      expects: "booked 2 times",
       beforeChecks: async (arena) => await plantSql(arena, "booked-twice", BOOKED_TWICE),
+    },
+    {
+      scenario: planted(
+        "mark-without-token",
+        "a relay that was frozen beyond its lease marks rows that others have published",
+        markWithoutToken,
+      ),
+      expects: "published before its predecessor",
+    },
+    {
+      scenario: planted(
+        "notify-only",
+        "the relay doesn't poll, and notifications are lost",
+        onlyNotify,
+      ),
+      expects: "events aren't published",
+      afterChecks: async ({ fleet }) => await setPollInterval(fleet, null),
+    },
+    {
+      scenario: planted(
+        "inbox-outside-transaction",
+        "the ledger keeps that it has a message, and its booking isn't committed",
+        inboxWithoutBooking,
+      ),
+      expects: "pending instead of settled",
     },
     {
       scenario: planted(
@@ -48,7 +82,7 @@ export function plants(): Plant[] {
           traffic.brokerFault = () => null;
         },
       ),
-      expects: "lost",
+      expects: "pending instead of settled",
     },
     {
       scenario: planted(
@@ -62,7 +96,7 @@ export function plants(): Plant[] {
           stage.traffic.brokerFault = () => null;
         },
       ),
-      expects: "lost",
+      expects: "pending instead of settled",
     },
     {
       scenario: planted(
@@ -75,7 +109,7 @@ export function plants(): Plant[] {
           traffic.rewriteSql = (sql) => sql;
         },
       ),
-      expects: "lost",
+      expects: "nothing is recorded",
     },
   ];
 }
@@ -136,7 +170,3 @@ const BOOKED_TWICE = [
      FROM remit.ledger_entries e, again
     WHERE e.transaction_id = $1`,
 ];
-
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  await delay(ms, undefined, { signal }).catch(() => undefined);
-}

@@ -2,12 +2,16 @@ import { cpSync } from "node:fs";
 import { join } from "node:path";
 import { createAccount } from "../src/database/account-queries.ts";
 import { createDatabase } from "../src/database/database.ts";
-import { check, longestRecovery, untilQuiet } from "./checks.ts";
+import { check, untilQuiet } from "./checks.ts";
+import type { Disks } from "./disks.ts";
 import { Failpoints } from "./failpoints.ts";
 import { Fleet } from "./fleet.ts";
-import { CUSTOMERS, MERCHANTS, fundCustomers, startLoad } from "./load.ts";
+import { CUSTOMERS, MERCHANTS } from "./lane.ts";
+import { fundCustomers, startLoad } from "./load.ts";
+import type { Load } from "./load.ts";
 import { Oracle } from "./oracle.ts";
 import { seedOf, seededRandom } from "./random.ts";
+import { longestRecovery, settledOf } from "./recovery.ts";
 import type { Result } from "./report.ts";
 import type { Scenario } from "./scenarios.ts";
 import { startChaosStack } from "./stack.ts";
@@ -32,11 +36,12 @@ const WORKER_ENV = {
 };
 const REPLICAS = 2;
 /** Clients at a time. */
-const LANES = 12;
+export const LANES = 12;
 
 export interface ArenaOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly visibilitySeconds: number | null;
+  readonly disks: Disks | null;
   readonly logs: string | null;
   readonly log: (line: string) => void;
 }
@@ -44,10 +49,11 @@ export interface ArenaOptions {
 export async function openArena({
   env = {},
   visibilitySeconds,
+  disks,
   logs,
   log,
 }: ArenaOptions): Promise<Arena> {
-  const stack = await startChaosStack({ visibilitySeconds, log: () => undefined });
+  const stack = await startChaosStack({ visibilitySeconds, disks, log: () => undefined });
   const traffic = new Traffic();
   traffic.queuePath = new URL(stack.ledgerQueueUrl).pathname;
   const failpoints = new Failpoints();
@@ -69,7 +75,7 @@ export async function openArena({
     await fleet.start();
     await openAccounts(stack);
     const random = seededRandom(1);
-    await fundCustomers({ stack, oracle, random, scenario: "funding", lanes: 1 });
+    await fundCustomers({ stack, oracle, random, scenario: "funding" });
   } catch (error) {
     await close();
     throw error;
@@ -94,6 +100,8 @@ export interface RunOptions {
   readonly runs: number;
   readonly signal: AbortSignal;
   readonly note: (line: string) => void;
+  /** Another load than twelve clients with pauses. */
+  readonly load?: () => Promise<Load>;
   /** From the end of the load until everything must have come to an end. */
   readonly quietMs?: number;
   /** Done when all is quiet, and before the checks look. */
@@ -118,13 +126,14 @@ export async function runScenario(
   const duplicatesBefore = traffic.duplicateDeliveries();
   const replacedBefore = fleet.replacementSeconds.length;
   const problems: string[] = [];
-  const load = await startLoad({
-    stack,
-    oracle,
-    random: seededRandom(options.seed),
-    scenario: scenario.name,
-    lanes: LANES,
-  });
+  const load = await (options.load?.() ??
+    startLoad({
+      stack,
+      oracle,
+      random: seededRandom(options.seed),
+      scenario: scenario.name,
+      lanes: LANES,
+    }));
   try {
     await scenario.play({
       stack,
@@ -153,7 +162,7 @@ export async function runScenario(
   await fleet.untilWhole();
   await options.beforeChecks?.(arena);
   const findings = await check(stack, { oracle, scenario: scenario.name });
-  const recovery = await longestRecovery(stack, { oracle, scenario: scenario.name, faultsAtMs });
+  const recovery = longestRecovery(await settledOf(stack, oracle.of(scenario.name)), faultsAtMs);
   return {
     scenario: scenario.name,
     runs: faultsAtMs.length,

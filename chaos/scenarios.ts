@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { FAILPOINTS, STEPS } from "./failpoints.ts";
 import type { Failpoint, Failpoints } from "./failpoints.ts";
 import type { Fleet } from "./fleet.ts";
+import { pause } from "./pause.ts";
 import type { Random } from "./random.ts";
 import { SERVICES, killService } from "./stack.ts";
 import type { ChaosStack, ServiceName } from "./stack.ts";
@@ -26,6 +27,8 @@ export interface Stage {
 export interface Scenario {
   readonly name: string;
   readonly about: string;
+  /** Played on a stack whose PostgreSQL lies on small disks. */
+  readonly needsDisks?: true;
   readonly play: (stage: Stage) => Promise<void>;
 }
 
@@ -118,8 +121,4 @@ async function untilBack({ stack, signal }: Stage, name: ServiceName): Promise<v
   while (stack.services[name].current().pid === killed && Date.now() < endsAt && !signal.aborted) {
     await delay(50);
   }
-}
-
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  await delay(ms, undefined, { signal }).catch(() => undefined);
 }

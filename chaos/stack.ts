@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { chownSync, mkdirSync, mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SetQueueAttributesCommand, SQSClient } from "@aws-sdk/client-sqs";
@@ -9,7 +9,7 @@ import type { Broker } from "../src/local/broker.ts";
 import { startGuard } from "../src/local/guard.ts";
 import type { StartedGuard } from "../src/local/guard.ts";
 import { freePort } from "../src/local/ports.ts";
-import { createDatabase, startPostgres } from "../src/local/postgres.ts";
+import { createDatabase, startPostgres, withClient } from "../src/local/postgres.ts";
 import type { Postgres } from "../src/local/postgres.ts";
 import type { Service } from "../src/local/processes.ts";
 import { supervise } from "../src/local/supervise.ts";
@@ -19,6 +19,7 @@ import { startTemporal } from "../src/local/temporal.ts";
 import type { TemporalServer } from "../src/local/temporal.ts";
 import { ensureTopology } from "../src/messaging/topology.ts";
 import type { Topology } from "../src/messaging/topology.ts";
+import type { Disks } from "./disks.ts";
 
 export const SERVICES = ["postgres", "temporal", "broker"] as const;
 export type ServiceName = (typeof SERVICES)[number];
@@ -26,6 +27,8 @@ export type ServiceName = (typeof SERVICES)[number];
 /** PostgreSQL, Temporal and the broker, durable and each started again when it dies, in a temporary folder of their own. */
 export interface ChaosStack extends Topology {
   readonly directory: string;
+  /** What PostgreSQL lies on, where it isn't the temporary folder. */
+  readonly disks: Disks | null;
   readonly guard: StartedGuard;
   readonly adminDatabaseUrl: string;
   readonly databaseUrl: string;
@@ -42,10 +45,12 @@ const CREDENTIALS = { accessKeyId: "local", secretAccessKey: "local" };
 
 export async function startChaosStack({
   visibilitySeconds,
+  disks,
   log,
 }: {
   /** Null: what `remit aws setup` gives the queue. */
   visibilitySeconds: number | null;
+  disks: Disks | null;
   log: (line: string) => void;
 }): Promise<ChaosStack> {
   const directory = mkdtempSync(join(tmpdir(), "remit-chaos-"));
@@ -99,7 +104,8 @@ export async function startChaosStack({
     const [postgres, temporal, broker] = await Promise.all([
       run<Postgres>(
         "postgres",
-        async (options) => await startPostgres({ ...options, password: PASSWORD }),
+        async (options) =>
+          await startPostgres({ ...options, ...onDisks(disks), password: PASSWORD }),
       ),
       run<TemporalServer>(
         "temporal",
@@ -107,7 +113,7 @@ export async function startChaosStack({
       ),
       run<Broker>("broker", startBroker),
     ]);
-    const database = await prepareDatabase(postgres.current());
+    const database = await prepareDatabase(postgres.current(), disks);
     const { endpointUrl, region } = broker.current();
     const topology = await ensureTopology({ endpointUrl, region, credentials: CREDENTIALS });
     if (visibilitySeconds !== null)
@@ -116,6 +122,7 @@ export async function startChaosStack({
       ...topology,
       ...database,
       directory,
+      disks,
       guard,
       ports,
       temporalAddress: temporal.current().address,
@@ -133,15 +140,37 @@ export async function startChaosStack({
 /** Only this machine reaches it, and only for as long as the run lasts. */
 const PASSWORD = "chaos";
 
+/** The log stays small: its old segments would be the room that a full disk must not have. */
+function onDisks(disks: Disks | null): { dir?: string; settings?: Record<string, string> } {
+  if (disks === null) return {};
+  const settings = { min_wal_size: "32MB", max_wal_size: "64MB" };
+  return { dir: clusterDirOf(disks), settings };
+}
+
+function clusterDirOf({ cluster }: Disks): string {
+  return join(cluster.path, "postgres");
+}
+
 async function prepareDatabase(
   postgres: Postgres,
+  disks: Disks | null,
 ): Promise<Pick<ChaosStack, "adminDatabaseUrl" | "databaseUrl">> {
   const adminDatabaseUrl = await createDatabase(postgres.adminDatabaseUrl, "remit");
+  if (disks !== null) await moveTables(postgres, disks);
   await migrate({ adminDatabaseUrl });
   await createLoginRole({ adminDatabaseUrl, role: "remit", password: PASSWORD });
   const databaseUrl = new URL(adminDatabaseUrl);
   databaseUrl.username = "remit";
   return { adminDatabaseUrl, databaseUrl: databaseUrl.href };
+}
+
+async function moveTables(postgres: Postgres, disks: Disks): Promise<void> {
+  const { uid, gid } = statSync(clusterDirOf(disks));
+  chownSync(disks.tables.path, uid, gid);
+  await withClient(postgres.adminDatabaseUrl, async (client) => {
+    await client.query(`CREATE TABLESPACE apart LOCATION '${disks.tables.path}'`);
+    await client.query("ALTER DATABASE remit SET TABLESPACE apart");
+  });
 }
 
 async function setVisibility(

@@ -10,7 +10,7 @@ export class Traffic {
   brokerFault: (call: BrokerCall) => BrokerFault | null = () => null;
   /** Asked for each call to Temporal. */
   temporalFault: (call: TemporalCall) => TemporalFault | null = () => null;
-  /** Changes a statement on its way to PostgreSQL: only planted faults do. */
+  /** Changes a statement on its way to PostgreSQL; a named one only where a session parses it. */
   rewriteSql: (sql: string) => string = (sql) => sql;
   /** Path of the ledger's queue: what a planted fault deletes from. */
   queuePath = "";
