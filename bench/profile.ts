@@ -149,6 +149,6 @@ function ownerOf({ functionName, url }: { functionName: string; url: string }): 
   const [, packageName] = /.*node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(url) ?? [];
   if (packageName === undefined) return url.includes("/src/") ? "remit" : "workflow_code";
   if (/^@(aws-sdk|smithy|aws-crypto)\//.test(packageName)) return "aws_sdk";
-  if (/^@temporalio\//.test(packageName)) return "temporal_sdk";
+  if (packageName.startsWith("@temporalio/")) return "temporal_sdk";
   return packageName.replaceAll(/[^a-z0-9]+/g, "_");
 }
