@@ -16,8 +16,13 @@ BEGIN
   RETURN new;
 END $$;
 --> statement-breakpoint
+-- A hold lies on the account that gives: a judge of the payment looks at no other.
 CREATE FUNCTION remit.holds_reserve() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = remit, pg_temp AS $$
 BEGIN
+  IF NOT EXISTS (SELECT FROM payments p WHERE p.id = new.payment_id AND new.account_id = CASE WHEN new.refund_id IS NULL THEN p.source ELSE p.destination END) THEN
+    RAISE EXCEPTION 'hold % is on account %, which gives nothing for payment %', new.id, new.account_id, new.payment_id
+      USING errcode = '23514', constraint = 'holds_account_check';
+  END IF;
   UPDATE accounts SET held = held + new.amount WHERE id = new.account_id;
   RETURN NULL;
 END $$;
@@ -73,5 +78,36 @@ CREATE TRIGGER ledger_transactions_read_committed BEFORE INSERT ON remit.ledger_
 --> statement-breakpoint
 CREATE TRIGGER ledger_entries_read_committed BEFORE INSERT ON remit.ledger_entries
   FOR EACH STATEMENT WHEN (current_setting('transaction_isolation') <> 'read committed') EXECUTE FUNCTION remit.read_committed_only();
+--> statement-breakpoint
+-- An inbox row stands for a decision: without one the message would never be decided, and whoever waits for it wait for ever.
+ALTER TABLE remit.inbox ADD CONSTRAINT inbox_ledger_check CHECK (consumer <> 'ledger' OR outcome IS NOT NULL);
+--> statement-breakpoint
+CREATE FUNCTION remit.inbox_decided() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = remit, pg_temp AS $$
+DECLARE
+  decided text;
+BEGIN
+  SELECT outcome INTO decided FROM inbox WHERE consumer = new.consumer AND message_id = new.message_id;
+  IF decided = 'booked' AND NOT EXISTS (SELECT FROM ledger_transactions WHERE message_id = new.message_id) THEN
+    RAISE EXCEPTION 'message % is called booked, and no ledger transaction stands for it', new.message_id
+      USING errcode = '23514', constraint = 'inbox_booked_check';
+  END IF;
+  IF decided = 'refused' AND EXISTS (
+    SELECT FROM outbox o
+     WHERE o.id = new.message_id
+       AND CASE
+             WHEN CASE o.type WHEN 'payment.captured' THEN o.payload #>> '{data,captureId}' ELSE o.aggregate_id END
+                  ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' IS NOT TRUE THEN false -- the ledger knows no such event
+             WHEN o.type = 'payment.created' THEN EXISTS (SELECT FROM payments WHERE id = o.aggregate_id::uuid AND status = 'pending')
+             WHEN o.type = 'payment.captured' THEN EXISTS (SELECT FROM captures WHERE id = (o.payload #>> '{data,captureId}')::uuid AND status = 'pending')
+             WHEN o.type = 'refund.created' THEN EXISTS (SELECT FROM refunds WHERE id = o.aggregate_id::uuid AND status = 'pending')
+             ELSE false END) THEN
+    RAISE EXCEPTION 'message % is called refused, and what waits for it is still pending', new.message_id
+      USING errcode = '23514', constraint = 'inbox_refused_check';
+  END IF;
+  RETURN NULL;
+END $$;
+--> statement-breakpoint
+CREATE CONSTRAINT TRIGGER inbox_decided AFTER INSERT OR UPDATE OF outcome ON remit.inbox
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (new.consumer = 'ledger') EXECUTE FUNCTION remit.inbox_decided();
 --> statement-breakpoint
 REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA remit FROM PUBLIC;

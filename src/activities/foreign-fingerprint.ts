@@ -1,3 +1,4 @@
+import { violatedConstraint } from "../database/database-error.ts";
 import type { RecordResult } from "../workflows/messages.ts";
 
 /**
@@ -6,7 +7,7 @@ import type { RecordResult } from "../workflows/messages.ts";
  */
 export class ForeignFingerprintError extends Error {}
 
-/** Answers `malformed` where the work met a new key under a fingerprint that isn't its parameters'. */
+/** Answers `malformed` where the work met a new key under a fingerprint that isn't its parameters', or under an id that is taken. */
 export async function unlessForeign<Receipt>(
   { requestId }: { requestId: string },
   work: () => Promise<RecordResult<Receipt>>,
@@ -14,8 +15,23 @@ export async function unlessForeign<Receipt>(
   try {
     return await work();
   } catch (error) {
-    if (!(error instanceof ForeignFingerprintError)) throw error;
-    const message = "fingerprint: expected the one of these parameters";
+    const message = whyForeign(error);
+    if (message === null) throw error;
     return { outcome: "malformed", code: "usage", message, requestId };
   }
 }
+
+function whyForeign(error: unknown): string | null {
+  if (error instanceof ForeignFingerprintError) {
+    return "fingerprint: expected the one of these parameters";
+  }
+  const taken = TAKEN.find(({ constraint }) => constraint === violatedConstraint(error));
+  return taken === undefined
+    ? null
+    : `${taken.field}: expected a new UUID, found one that is taken`;
+}
+
+const TAKEN = [
+  { constraint: "payments_pkey", field: "paymentId" },
+  { constraint: "refunds_pkey", field: "refundId" },
+] as const;

@@ -67,10 +67,25 @@ function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
 
-function assertKeyed({ merchant, idempotencyKey, requestId }: KeyedRequest): void {
+function assertKeyed(request: KeyedRequest): void {
+  const { merchant, idempotencyKey, requestId, fingerprint, notAfter } = request;
   assertMerchant(merchant, "merchant");
   assertIdempotencyKey(idempotencyKey, "idempotencyKey");
-  if (typeof requestId !== "string") throw new DomainError("usage", "requestId: expected a text");
+  assertLike(/^[^\0]{1,64}$/u, requestId, "requestId: expected 1 to 64 characters");
+  assertLike(/^[0-9a-f]{64}$/, fingerprint, "fingerprint: expected a SHA-256 in hex");
+  // Until then a run asks a database that refuses it: for ever would keep its key from whom it belongs to.
+  const waitsMs = typeof notAfter === "string" ? Date.parse(notAfter) - Date.now() : Number.NaN;
+  if (Number.isNaN(waitsMs) || waitsMs > NOT_AFTER_MS_MAX) {
+    throw new DomainError("usage", "notAfter: expected an ISO 8601 time within an hour");
+  }
+}
+
+/** A client waits ten minutes at most; the rest is for clocks that differ. */
+const NOT_AFTER_MS_MAX = 3_600_000;
+
+function assertLike(pattern: RegExp, value: unknown, problem: string): void {
+  if (typeof value === "string" && pattern.test(value)) return;
+  throw new DomainError("usage", problem);
 }
 
 function unlessRight({ requestId }: KeyedRequest, check: () => void): Malformed | null {

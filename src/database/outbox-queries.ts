@@ -81,6 +81,9 @@ const WALK = `walk AS (
          WHERE w.steps < ${WALK_STEPS_MAX}
       )`;
 
+/** One row whose counter somebody has set to its end mustn't stop the claim of all others. */
+const ONE_MORE_CLAIM = "least(o.claims, 2147483646) + 1";
+
 const CLAIMED = `o.id AS "messageId", o.shard, o.aggregate_type AS "aggregateType", o.aggregate_id AS "aggregateId",
                   o.aggregate_version AS "aggregateVersion", o.type, o.payload::text AS payload, o.headers, o.claims, o.attempts`;
 
@@ -132,7 +135,7 @@ export async function claimRows(tx: Tx, input: ClaimInput): Promise<Claim> {
          LIMIT $6
       ), claimed AS (
         UPDATE remit.outbox o
-           SET lease_token = $8, lease_until = now() + $9 * interval '1 millisecond', claims = claims + 1
+           SET lease_token = $8, lease_until = now() + $9 * interval '1 millisecond', claims = ${ONE_MORE_CLAIM}
           FROM batch b
          WHERE o.ctid = b.tid
         RETURNING ${CLAIMED}
@@ -166,6 +169,8 @@ export async function claimRows(tx: Tx, input: ClaimInput): Promise<Claim> {
 
 /** The longest lease of a suspect: so often does a row that kills its worker kill one. */
 const SUSPECT_LEASE_MS_MAX = 30_000;
+/** Enough for any lease to reach it. */
+const DOUBLINGS_MAX = 10;
 
 /**
  * Claims the least suspect row that is due, and nothing else: when its worker dies now, no other row is under suspicion
@@ -190,8 +195,8 @@ export async function claimSuspect(
          LIMIT 1
       )
       UPDATE remit.outbox o
-         SET lease_token = $6, claims = claims + 1,
-             lease_until = now() + greatest($7, least($7 * 2.0 ^ (o.claims - o.attempts - ${UNEXPLAINED_CLAIMS_MAX}), ${SUSPECT_LEASE_MS_MAX})) * interval '1 millisecond'
+         SET lease_token = $6, claims = ${ONE_MORE_CLAIM},
+             lease_until = now() + greatest($7, least($7 * 2.0 ^ least(o.claims - o.attempts - ${UNEXPLAINED_CLAIMS_MAX}, ${DOUBLINGS_MAX}), ${SUSPECT_LEASE_MS_MAX})) * interval '1 millisecond'
         FROM batch b
        WHERE o.ctid = b.tid
       RETURNING ${CLAIMED}`,
@@ -297,7 +302,7 @@ export async function markFailed(tx: Tx, row: FailedRow, leaseToken: string): Pr
                 SET status = CASE WHEN $3::int IS NULL THEN 'DEAD' ELSE 'PENDING' END,
                     next_attempt_at = CASE WHEN $3::int IS NULL THEN o.next_attempt_at
                                            ELSE clock_timestamp() + $3::int * interval '1 millisecond' END,
-                    attempts = attempts + 1, lease_token = NULL, lease_until = NULL, last_error = left($2, 1000)
+                    attempts = least(o.attempts, 2147483646) + 1, lease_token = NULL, lease_until = NULL, last_error = left($2, 1000)
               WHERE o.id = $1
                 AND o.lease_token = $4`,
     },

@@ -100,6 +100,53 @@ describe("a row that ON CONFLICT leaves out", () => {
   });
 });
 
+describe("a decision in the inbox", () => {
+  test.each([
+    ["without an outcome", "NULL", "NULL", "NULL", "inbox_ledger_check"],
+    ["as booked, which it isn't", "'booked'", "now()", "NULL", "inbox_booked_check"],
+    ["as refused, and the payment waits", "'refused'", "now()", "'x'", "inbox_refused_check"],
+  ])("can't be written beforehand: %s", async (_how, outcome, processedAt, error, constraint) => {
+    expect(
+      await attempt([
+        `INSERT INTO remit.inbox (consumer, message_id, type, payload, outcome, processed_at, error)
+           SELECT 'ledger', id, type, '{}', ${outcome}, ${processedAt}, ${error}
+             FROM remit.outbox WHERE aggregate_id = $1 AND type = 'payment.created'`,
+        pending,
+      ]),
+    ).toBe(constraint);
+  });
+
+  test("can't be turned into the other one", async () => {
+    expect(
+      await attempt([
+        `UPDATE remit.inbox SET outcome = NULL, processed_at = NULL
+          WHERE message_id = (SELECT message_id FROM remit.ledger_transactions WHERE payment_id = $1)`,
+        settled,
+      ]),
+    ).toBe("inbox_ledger_check");
+  });
+});
+
+describe("a hold", () => {
+  test("lies on the account that gives, and on no stranger's", async () => {
+    const paymentId = uuidv7();
+    expect(
+      await attempt(
+        [
+          `INSERT INTO remit.payments (id, merchant, idempotency_key, source, destination, amount, currency, capture, status, version)
+           VALUES ($1, 'default', 'born-dead', 'alice', 'shop', 9000, 'EUR', 'automatic', 'pending', 1)`,
+          paymentId,
+        ],
+        [
+          "INSERT INTO remit.holds (id, account_id, payment_id, amount) VALUES ($1, 'bob', $2, 9000)",
+          uuidv7(),
+          paymentId,
+        ],
+      ),
+    ).toBe("holds_account_check");
+  });
+});
+
 describe("a snapshot", () => {
   test.each(["REPEATABLE READ", "SERIALIZABLE"])(
     "is no ground to judge on: nothing of a payment is written under %s",

@@ -345,6 +345,22 @@ describe("publishOutboxBatch", () => {
     expect(broker.sent.toSorted()).toEqual(ids.toSorted());
   });
 
+  test.each([
+    ["claims = 2147483647"],
+    ["claims = 2147483647, attempts = 2147483647"],
+    ["claims = 1000000"],
+  ])("a row whose counters are at their end stops nobody else: %s", async (counters) => {
+    const [odd = ""] = await events("odd", 1);
+    const [other] = await events("other", 1);
+    await database().admin(`UPDATE remit.outbox SET ${counters} WHERE id = '${odd}'`);
+    const broker = scriptedBroker();
+    for (let step = 0; step < 3; step += 1) await relayOnce(broker);
+    expect(broker.sent).toContain(other);
+    expect(await row(odd)).toMatchObject({
+      status: expect.stringMatching(/^(DEAD|PUBLISHED)$/) as string,
+    });
+  });
+
   test("a row under suspicion is claimed alone, under a lease that doubles up to half a minute, while others go out", async () => {
     const [suspect = ""] = await events("suspect", 1);
     await database().admin(`UPDATE remit.outbox SET claims = 3 WHERE id = '${suspect}'`);

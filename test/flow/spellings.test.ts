@@ -61,6 +61,9 @@ describe("a payment started by hand", () => {
       "with a payment id in capitals",
       (input) => ({ ...input, paymentId: input.paymentId.toUpperCase() }),
     ],
+    ["without a request id", (input) => ({ ...input, requestId: "" })],
+    ["without a fingerprint", (input) => ({ ...input, fingerprint: null })],
+    ["to be asked for ever", (input) => ({ ...input, notAfter: "9999-01-01T00:00:00Z" })],
     ["without an argument", () => null],
     ["with a text as its argument", () => "pay"],
   ])("%s records nothing, and its key is free for whom it belongs to", async (_what, bent) => {
@@ -84,6 +87,21 @@ describe("a payment started by hand", () => {
     });
     expect([parameters.idempotencyKey, replayed]).toEqual([key, false]);
     expect(paymentId).not.toBe(input.paymentId);
+  });
+
+  test("under the id of another payment records nothing, and its key is free", async () => {
+    const { paymentId } = await flow().payments.pay(aRequest());
+    const key = `taken-${randomUUID()}`;
+    const input = { ...anInput(key), paymentId };
+    const { workflowId, taskQueue } = paymentStart(input);
+    const run = await flow().client.workflow.start(WORKFLOW_TYPES.payment, {
+      workflowId,
+      taskQueue,
+      args: [input],
+    });
+
+    expect(await run.result()).toMatchObject({ status: "refused", failureCode: "usage" });
+    expect(await keysLike(key)).toEqual([]);
   });
 
   test.each([
