@@ -45,18 +45,23 @@ export async function payLines(input: PayLinesInput): Promise<void> {
   const running = new Set<Promise<void>>();
   const failures: unknown[] = [];
   const silence: Lanes["silence"] = { line: null };
-  for await (const line of input.lines) {
-    await lookAhead.acquire();
-    if (failures.length > 0) break;
-    const work = payLine(line, { input, slots, turns, arrivals, silence })
-      .catch((error: unknown) => {
-        failures.push(error);
-      })
-      .finally(() => {
-        running.delete(work);
-        lookAhead.release();
-      });
-    running.add(work);
+  try {
+    for await (const line of input.lines) {
+      await lookAhead.acquire();
+      if (failures.length > 0) break;
+      const work = payLine(line, { input, slots, turns, arrivals, silence })
+        .catch((error: unknown) => {
+          failures.push(error);
+        })
+        .finally(() => {
+          running.delete(work);
+          lookAhead.release();
+        });
+      running.add(work);
+    }
+  } catch (error) {
+    // The lines that are under way still get their answers.
+    failures.push(error);
   }
   await Promise.all(running);
   if (failures.length > 0) throw failures[0];

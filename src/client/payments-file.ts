@@ -27,21 +27,21 @@ export async function openPaymentsFile(path: string): Promise<PaymentsFile> {
   const handle = await openFile(path);
   try {
     const size = await sizeOf(handle, path);
-    let end = size;
-    let found = await survey(readLines({ handle, end, path })).catch((error: unknown) => {
+    let part = { handle, end: size, path, digests: [] as string[] };
+    let found = await survey(readLines(part)).catch((error: unknown) => {
       if (error instanceof DomainError) return error;
       throw new DomainError("file_invalid", `${path} can't be read`, { cause: error });
     });
     // A file that has grown was perhaps cut in the middle of a line, whose amount may lack its last digit.
     if ((await handle.stat()).size !== size) {
-      end = await endOfLastLine(handle, size);
-      found = await survey(readLines({ handle, end, path }));
+      part = { ...part, end: await endOfLastLine(handle, size), digests: [] };
+      found = await survey(readLines(part));
     }
     if (found instanceof DomainError) throw found;
     if (found.lineCount === 0) throw new DomainError("file_invalid", `${path} holds no payment`);
     return {
       ...found,
-      lines: () => readLines({ handle, end, path }),
+      lines: () => readLines(part),
       close: async () => {
         await handle.close();
       },

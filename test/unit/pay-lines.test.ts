@@ -193,6 +193,18 @@ describe("payLines", () => {
     expect(outcomes).toEqual(["insufficient_funds", "settled", "same_account"]);
   });
 
+  test("lets the lines that are under way end where the next one can't be read", async () => {
+    const { client, log } = fakeClient({ onWait: slowestFirst });
+    const lines = async function* (): AsyncGenerator<FileLine> {
+      yield* linesOf(["k0 a b", "k1 c d"]);
+      throw new DomainError("outcome_unknown", "the file was changed");
+    };
+    await expect(pay([], { client, lines: lines() })).rejects.toMatchObject({
+      code: "outcome_unknown",
+    });
+    expect(log.filter((entry) => entry.startsWith("ended"))).toHaveLength(2);
+  });
+
   test("stops at a result that can't be reported", async () => {
     const { client, log } = fakeClient();
     const rows = Array.from({ length: 1_000 }, (_row, index) => `k${index} a b`);

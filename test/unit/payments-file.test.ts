@@ -1,4 +1,4 @@
-import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { FileLine } from "../../src/client/file-text.ts";
@@ -148,6 +148,43 @@ describe("any file", () => {
     expect(await listOf(file.lines())).toEqual([{ line: 2, request: K1 }]);
     await file.close();
   });
+
+  const LINES_MANY = 20_000;
+  const editedNearItsEnd = (text: string): string => {
+    const at = text.lastIndexOf("125.00");
+    return `${text.slice(0, at)}9${text.slice(at + 1)}`;
+  };
+  const csv = (nth: number, amount: string): string => `k${nth},a,b,${amount},EUR`;
+  const json = (nth: number, amount: string): string =>
+    JSON.stringify({ key: `k${nth}`, from: "a", to: "b", amount, currency: "EUR" });
+  test.each([
+    ["cut short", "p.csv", [HEADER], csv, (text: string) => text.slice(0, text.length / 2)],
+    ["cut short", "p.jsonl", [], json, (text: string) => text.slice(0, text.length / 2)],
+    ["edited", "p.csv", [HEADER], csv, editedNearItsEnd],
+    ["edited", "p.jsonl", [], json, editedNearItsEnd],
+  ])(
+    "that is %s in place while it is paid ends before the change: %s",
+    async (_how, name, head, lineOf, change) => {
+      const rows = Array.from({ length: LINES_MANY }, (_row, nth) => lineOf(nth, "125.00"));
+      const text = `${[...head, ...rows].join("\n")}\n`;
+      const path = fileOf(name, text);
+      const file = await openPaymentsFile(path);
+      const amounts = new Set<unknown>();
+      const reading = (async () => {
+        for await (const { request } of file.lines()) {
+          if (amounts.size === 0) writeFileSync(path, change(text), { flag: "r+" });
+          if (amounts.size === 0) truncateSync(path, change(text).length);
+          amounts.add(request["amount"]);
+        }
+      })();
+      await expect(reading).rejects.toMatchObject({
+        code: "outcome_unknown",
+        message: expect.stringContaining("was changed while it was read") as string,
+      });
+      expect([...amounts]).toEqual(["125.00"]);
+      await file.close();
+    },
+  );
 
   test("of 100,000 lines is read twice in bounded memory", async () => {
     const rows = Array.from({ length: 100_000 }, (_row, index) => `k${index},a,b,1.00,EUR`);
