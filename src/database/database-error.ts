@@ -24,14 +24,17 @@ const CONNECTION_CODES = new Set([
   "ENOENT",
 ]);
 
+const LOCK_NOT_AVAILABLE = "55P03";
+
 /** Turns what pg or drizzle threw into our kinds; a DomainError passes as it is. */
 export function databaseError(error: unknown): unknown {
   if (error instanceof DomainError || error instanceof DatabaseError) return error;
   const { code, constraint } = driverFields(error);
   if (code !== undefined && /^[0-9A-Z]{5}$/.test(code) && !CONNECTION_CODES.has(code)) {
-    // Class 08 connection exception, 57P0x shutting or starting up, 53300 too many connections.
-    if (code.startsWith("08") || code.startsWith("57P0") || code === "53300") {
-      return unreachable(error, code);
+    // Class 08 connection exception, 57P0x shutting or starting up, 53 no room for connections, memory or on the disk.
+    if (/^(08|57P0|53)/.test(code)) return unreachable(error, code);
+    if (code === LOCK_NOT_AVAILABLE) {
+      return unreachable(error, `${code}: another session holds a lock, see remit doctor`);
     }
     if (code === "3D000" || code.startsWith("28")) return unreachable(error, code);
     return new DatabaseError(code, constraint, error);

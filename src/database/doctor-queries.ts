@@ -318,9 +318,9 @@ export async function readVacuumState({ run }: DoctorSession): Promise<VacuumSta
 
 /** What keeps dead rows, locks or the log from going away, and since when. */
 export interface Holder {
-  readonly kind: "transaction" | "prepared transaction" | "replication slot";
+  readonly kind: "transaction" | "prepared transaction" | "replication slot" | "lock";
   readonly name: string;
-  /** Null for a slot, which has no beginning. */
+  /** Null for a slot, which has no beginning, and for a lock of a session that this role doesn't see into. */
   readonly ageSeconds: number | null;
 }
 
@@ -347,6 +347,13 @@ export async function readHolders({ run }: DoctorSession): Promise<Holder[]> {
       UNION ALL
      SELECT 'replication slot', r.slot_name, NULL
        FROM pg_replication_slots r
-      WHERE NOT r.active AND (r.restart_lsn IS NOT NULL OR r.xmin IS NOT NULL OR r.catalog_xmin IS NOT NULL)`,
+      WHERE NOT r.active AND (r.restart_lsn IS NOT NULL OR r.xmin IS NOT NULL OR r.catalog_xmin IS NOT NULL)
+      UNION ALL
+     SELECT 'lock', format('%s on %s of pid %s (%s)', l.mode, c.relname, l.pid, s.application_name), extract(epoch FROM clock_timestamp() - s.xact_start)::float8
+       FROM pg_locks l
+       JOIN pg_class c ON c.oid = l.relation AND c.relnamespace = 'remit'::regnamespace
+       LEFT JOIN pg_stat_activity s ON s.pid = l.pid
+      WHERE l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')`,
   );
 }

@@ -15,6 +15,8 @@ const MIGRATION_LOCK = 7_306_871;
 export interface MigrationInput {
   /** A login that may create roles and schemas. */
   readonly adminDatabaseUrl: string;
+  /** How long another migration is waited for, ms; a minute unless said. */
+  readonly lockMsMax?: number;
 }
 
 export interface MigrationStatus {
@@ -31,7 +33,7 @@ export interface MigrationStatus {
  */
 export async function migrate(input: MigrationInput): Promise<{ applied: readonly string[] }> {
   return await withClient(input, async (client) => {
-    await client.query("SELECT pg_advisory_lock($1)", [MIGRATION_LOCK]);
+    await takeMigrationLock(client, input.lockMsMax ?? LOCK_MS_MAX);
     await createGroupRoles(client);
     await client.query("CREATE SCHEMA IF NOT EXISTS remit AUTHORIZATION remit_owner");
     await client.query(
@@ -47,6 +49,29 @@ export async function migrate(input: MigrationInput): Promise<{ applied: readonl
     return { applied: pending };
   });
 }
+
+/** Another one's migration takes seconds; who holds the lock for longer is named, and not waited for without a word. */
+async function takeMigrationLock(client: Client, lockMsMax: number): Promise<void> {
+  await client.query("SELECT set_config('lock_timeout', $1, false)", [String(lockMsMax)]);
+  try {
+    await client.query("SELECT pg_advisory_lock($1)", [MIGRATION_LOCK]);
+  } catch (error) {
+    if ((error as { code?: unknown }).code !== "55P03") throw error;
+    const { rows } = await client.query<{ pid: number }>(
+      "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = 0 AND objid = $1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+      [MIGRATION_LOCK],
+    );
+    const holders = rows.map(({ pid }) => pid).join(", ");
+    throw new DomainError(
+      "database_unreachable",
+      `session ${holders} has held the lock of migrations for ${lockMsMax / 1_000} s: wait for it, or SELECT pg_terminate_backend(${holders})`,
+      { cause: error },
+    );
+  }
+  await client.query("RESET lock_timeout");
+}
+
+const LOCK_MS_MAX = 60_000;
 
 /** What has run and what has not; changes nothing. */
 export async function migrationStatus(input: MigrationInput): Promise<MigrationStatus> {

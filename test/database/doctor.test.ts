@@ -328,6 +328,26 @@ describe("remit doctor, of PostgreSQL", () => {
     expect(ended.map(({ name }) => name)).not.toContain("database.held");
   });
 
+  test("names who keeps a whole table from all others, and its fix ends it", async () => {
+    const rival = new Client({ connectionString: url, application_name: "hoarder" });
+    rival.on("error", () => undefined);
+    await rival.connect();
+    await rival.query("BEGIN");
+    const { rows } = await rival.query<{ pid: number }>("SELECT pg_backend_pid() AS pid");
+    await rival.query("LOCK TABLE remit.outbox IN ACCESS EXCLUSIVE MODE");
+    await run("SELECT pg_sleep(3)");
+    const named = (await complaints()).find(({ name }) => name === "database.held");
+    expect(named).toEqual({
+      name: "database.held",
+      status: "fail",
+      found: `AccessExclusiveLock on outbox of pid ${rows[0]?.pid} (hoarder) stops whoever writes there`,
+      fix: `SELECT pg_terminate_backend(${rows[0]?.pid})`,
+    });
+    await run(named?.fix ?? "");
+    expect((await complaints()).map(({ name }) => name)).not.toContain("database.held");
+    await rival.end().catch(() => undefined);
+  });
+
   test.each([
     ["ahead of", 60_000],
     ["behind", -60_000],

@@ -73,6 +73,20 @@ describe("migrate", () => {
     });
   });
 
+  test("one that another session keeps from its lock says who, and waits for nobody for ever", async () => {
+    const rival = new Client({ connectionString: adminDatabaseUrl });
+    await rival.connect();
+    const { rows } = await rival.query<{ pid: number }>(
+      "SELECT pg_backend_pid() AS pid, pg_advisory_lock(7306871)",
+    );
+    await expect(migrate({ adminDatabaseUrl, lockMsMax: 300 })).rejects.toMatchObject({
+      code: "database_unreachable",
+      message: expect.stringContaining(`SELECT pg_terminate_backend(${rows[0]?.pid})`) as string,
+    });
+    await rival.end();
+    await migrate({ adminDatabaseUrl });
+  });
+
   test("a server that isn't there is database_unreachable", async () => {
     const nowhere = new URL(adminDatabaseUrl);
     nowhere.port = "1";

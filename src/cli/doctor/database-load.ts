@@ -15,6 +15,8 @@ const CONNECTIONS_BESIDE_POOL = 3;
 /** No statement of ours takes longer than 5 s. What is open for longer keeps dead rows, and in the end the outbox slow. */
 const OPEN_SECONDS_NOTABLE = 60;
 const OPEN_SECONDS_MAX = 300;
+/** A whole table is locked by nobody of ours but a migration. */
+const LOCK_SECONDS_MAX = 3;
 /** PostgreSQL stops at 2,000 million, and vacuums by force from 200 million on. */
 const FROZEN_AGE_MAX = 1_000_000_000;
 
@@ -52,7 +54,7 @@ export const LOAD_CHECKS: readonly Check<DatabaseContext>[] = [
   {
     name: "database.held",
     about:
-      "no forgotten transaction, prepared transaction or replication slot holds dead rows or the log",
+      "no forgotten transaction, prepared transaction or replication slot holds dead rows or the log, and none a whole table",
     judge: async ({ session, where }) => {
       const finding = judgeHolders(await readHolders(session));
       if (finding.status !== "ok" || (await seesOtherSessions(session))) return finding;
@@ -93,8 +95,20 @@ function judgeConnections(
 }
 
 function judgeHolders(holders: readonly Holder[]): Finding {
+  const lock = holders.find(
+    ({ kind, ageSeconds }) =>
+      kind === "lock" && (ageSeconds ?? LOCK_SECONDS_MAX) >= LOCK_SECONDS_MAX,
+  );
+  if (lock !== undefined) {
+    return fail(
+      `${lock.name} stops whoever writes there`,
+      `SELECT pg_terminate_backend(${/pid (\d+)/.exec(lock.name)?.[1]})`,
+    );
+  }
   const slots = holders.filter(({ kind }) => kind === "replication slot");
-  const open = holders.filter(({ ageSeconds }) => (ageSeconds ?? 0) > OPEN_SECONDS_NOTABLE);
+  const open = holders.filter(
+    ({ kind, ageSeconds }) => kind !== "lock" && (ageSeconds ?? 0) > OPEN_SECONDS_NOTABLE,
+  );
   const worst = open.toSorted((a, b) => (b.ageSeconds ?? 0) - (a.ageSeconds ?? 0))[0];
   if (worst !== undefined) {
     const seconds = Math.round(worst.ageSeconds ?? 0);
