@@ -64,7 +64,8 @@ async function capture(
   },
 ): Promise<CaptureReceipt | Refusal> {
   const { captures, now } = await readCaptures(tx, payment.paymentId);
-  const { amountMinor, currency, final } = input;
+  const { amountMinor, final } = input;
+  const currency = input.currency ?? input.readAs ?? null;
   const decision = decideCapture(
     payment,
     { amount: amountMinor === null ? null : BigInt(amountMinor), currency, final },

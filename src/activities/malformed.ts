@@ -42,13 +42,14 @@ interface OperationRequest extends KeyedRequest {
   readonly refundId?: unknown;
   readonly amountMinor?: unknown;
   readonly currency?: unknown;
+  readonly readAs?: unknown;
   readonly reason?: unknown;
   readonly final?: unknown;
 }
 
 /** The same of a capture, void or refund. */
 export function malformedOperation(request: OperationRequest): Malformed | null {
-  const { paymentId, refundId, amountMinor, currency, reason, final } = request;
+  const { paymentId, refundId, amountMinor, currency, readAs, reason, final } = request;
   return unlessRight(request, () => {
     assertKeyed(request);
     assertUuid(paymentId, "paymentId");
@@ -56,6 +57,7 @@ export function malformedOperation(request: OperationRequest): Malformed | null 
     // Any currency: minor units are digits in all of them.
     if (isGiven(amountMinor)) parseAmount({ amountMinor, currency: "EUR" });
     if (isGiven(currency)) assertCurrency(currency, "currency");
+    if (readAs !== undefined) assertCurrency(readAs, "readAs");
     if (isGiven(reason)) assertText(reason, "reason");
     if (final !== undefined && typeof final !== "boolean") {
       throw new DomainError("usage", "final: expected true or false");

@@ -64,7 +64,7 @@ async function refund(
     payment,
     {
       amount: input.amountMinor === null ? null : BigInt(input.amountMinor),
-      currency: input.currency,
+      currency: input.currency ?? input.readAs ?? null,
     },
     { booked: bookedAmount(payment, captures), source, destination },
   );

@@ -92,11 +92,12 @@ export function paymentText(document: PaymentDocument): string {
     `payment ${document.paymentId}: ${document.status}${document.replayed ? " (replayed)" : ""}`,
     `  ${amount} ${currency} ${source} → ${destination}, key ${idempotencyKey} of ${merchant}`,
   ];
-  if (document.capture === "manual") {
+  if (document.capture === "manual" && document.captured !== null) {
     lines.push(`  captured ${document.captured} of ${amount} ${currency}`);
   }
   if (document.failureCode !== null) lines.push(`  failed with ${document.failureCode}`);
-  if (document.refundedMinor !== "0") lines.push(`  refunded ${document.refunded} ${currency}`);
+  if (document.refunded !== null && document.refundedMinor !== "0")
+    lines.push(`  refunded ${document.refunded} ${currency}`);
   if (document.workflowUrl !== null) lines.push(`  ${document.workflowUrl}`);
   return lines.join("\n");
 }

@@ -16,10 +16,11 @@ export interface PaymentDocument {
   readonly destination: string;
   readonly capture: string;
   readonly description: string | null;
-  readonly capturedMinor: string;
-  readonly captured: string;
-  readonly refundedMinor: string;
-  readonly refunded: string;
+  /** This and what follows: null where Temporal alone was asked, which doesn't know it. */
+  readonly capturedMinor: string | null;
+  readonly captured: string | null;
+  readonly refundedMinor: string | null;
+  readonly refunded: string | null;
   readonly replayed: boolean;
   readonly failureCode: string | null;
   readonly workflowId: string;
@@ -31,7 +32,13 @@ export function documentOfAnswer(answer: PaymentAnswer, end?: PaymentEnd): Payme
   const { merchant, idempotencyKey, amountMinor, currency } = answer.parameters;
   const { source, destination, capture, description } = answer.parameters;
   const status = end === undefined || end.status === "refused" ? answer.status : end.status;
-  const capturedMinor = status === "settled" ? amountMinor : "0";
+  // Parts may have been captured and refunded since the first answer, and of an authorization by now.
+  const isAsItBegan = !answer.replayed && (capture === "automatic" || status === "authorized");
+  const refundedMinor = isAsItBegan ? "0" : null;
+  const capturedMinor =
+    capture === "automatic" ? (status === "settled" ? amountMinor : "0") : refundedMinor;
+  const inMajor = (minor: string | null): string | null =>
+    minor === null ? null : formatMajor(BigInt(minor), currency);
   return {
     paymentId: answer.paymentId,
     merchant,
@@ -45,9 +52,9 @@ export function documentOfAnswer(answer: PaymentAnswer, end?: PaymentEnd): Payme
     capture,
     description,
     capturedMinor,
-    captured: formatMajor(BigInt(capturedMinor), currency),
-    refundedMinor: "0",
-    refunded: formatMajor(0n, currency),
+    captured: inMajor(capturedMinor),
+    refundedMinor,
+    refunded: inMajor(refundedMinor),
     replayed: answer.replayed,
     failureCode: end?.failureCode ?? null,
     workflowId: answer.workflowId,

@@ -15,7 +15,13 @@ import {
   captureUpdate,
   voidUpdate,
 } from "../workflows/messages.ts";
-import type { CancelReceipt, KeyedRequest, RefundEnd, RefundInput } from "../workflows/messages.ts";
+import type {
+  CancelReceipt,
+  KeyedRequest,
+  RefundEnd,
+  RefundInput,
+  Spelling,
+} from "../workflows/messages.ts";
 import { operationFingerprint } from "../domain/fingerprint.ts";
 import { traced } from "./trace-source.ts";
 import type { TraceSource } from "./trace-source.ts";
@@ -104,7 +110,10 @@ export interface PaymentOperations {
     request: RefundRequest,
     options?: CallOptions,
   ) => Promise<RefundAnswer>;
-  /** Waits until the ledger has booked or refused a refund; @throws `wait_timeout` */
+  /**
+   * Waits until the ledger has booked or refused a refund.
+   * @throws `wait_timeout`; `outcome_unknown` where the key was used for something else since, and PostgreSQL alone knows
+   */
   readonly waitForRefund: (
     answer: RefundAnswer,
     options: { timeoutMs: number },
@@ -132,7 +141,13 @@ export function createPaymentOperations(
       const receipt = await updateWithStart(client, payment, captureUpdate, {
         ...call,
         args: [
-          { ...call.keyed, ...traced(traceparent), ...parameters, paymentId: payment.paymentId },
+          {
+            ...call.keyed,
+            ...traced(traceparent),
+            ...parameters,
+            ...spelling(request, payment),
+            paymentId: payment.paymentId,
+          },
         ],
       });
       const { requestId, ...answer } = receipt;
@@ -173,6 +188,7 @@ export function createPaymentOperations(
         ...call.keyed,
         ...traced(traceparent),
         ...parameters,
+        ...spelling(request, payment),
         paymentId,
         refundId: uuidV7(),
       };
@@ -197,11 +213,17 @@ export function createPaymentOperations(
       };
     },
 
-    async waitForRefund({ workflowId, refundId }, { timeoutMs }) {
-      return await withinTimeout(
+    async waitForRefund({ workflowId, refundId, paymentId }, { timeoutMs }) {
+      const end = await withinTimeout(
         client,
         { timeoutMs, what: `refund ${refundId}` },
         async () => await client.workflow.getHandle<RefundWorkflow>(workflowId).result(),
+      );
+      if (end.refundId === refundId) return end;
+      throw new DomainError(
+        "outcome_unknown",
+        `the newest run ${workflowId} was of another request with this key: remit payment get ${paymentId} says what is refunded`,
+        { details: { refundId, paymentId } },
       );
     },
 
@@ -312,9 +334,15 @@ function currencyOf({ currency }: PartRequest): string | null {
 
 /** Neither: null, which stands for what is left. */
 function amountOf(
-  { amount, amountMinor }: PartRequest,
-  { currency }: PaymentHandle,
+  { amount, amountMinor, currency }: PartRequest,
+  payment: PaymentHandle,
 ): string | null {
   if (amount === undefined && amountMinor === undefined) return null;
-  return parseAmount({ amount, amountMinor, currency }).toString();
+  const decimals = currency ?? payment.currency;
+  return parseAmount({ amount, amountMinor, currency: decimals }).toString();
+}
+
+/** A handle may be put together by its caller, with a currency that isn't the payment's. */
+function spelling({ amount, currency }: PartRequest, payment: PaymentHandle): Spelling {
+  return amount === undefined ? {} : { readAs: currency ?? payment.currency };
 }

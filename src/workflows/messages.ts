@@ -65,8 +65,17 @@ export interface PaymentReference {
   readonly paymentId: string;
 }
 
+/** How the caller has read an amount in major units. */
+export interface Spelling {
+  /**
+   * The currency by whose decimals: another one than the payment's would make another amount of it, and is refused. Says
+   * nothing of what is asked, so no part of the fingerprint.
+   */
+  readonly readAs?: string;
+}
+
 /** Start argument of `refund`. */
-export interface RefundInput extends KeyedRequest, RefundParameters {
+export interface RefundInput extends KeyedRequest, RefundParameters, Spelling {
   /** UUIDv7, made by the caller. */
   readonly refundId: string;
 }
@@ -184,7 +193,8 @@ export const acceptUpdate = defineUpdate<PaymentReceipt, [AcceptArguments]>("acc
 export const acceptRefundUpdate = defineUpdate<RefundReceipt, [AcceptArguments]>("accept");
 
 /** An operation says which payment it means: a run refuses what is meant for another one. */
-export interface CapturePaymentInput extends KeyedRequest, CaptureParameters, PaymentReference {}
+export interface CapturePaymentInput
+  extends KeyedRequest, CaptureParameters, PaymentReference, Spelling {}
 export interface VoidPaymentInput extends KeyedRequest, PaymentReference {}
 
 /** Update id: `capture:<fingerprint>`; the key stands in the fingerprint, since one run may have many. */

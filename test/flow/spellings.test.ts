@@ -163,6 +163,51 @@ describe("an operation", () => {
     });
   });
 
+  test("is of the payment's currency, whatever its handle says", async () => {
+    const { payments } = flow();
+    const payment = await authorized();
+    const { paymentId, idempotencyKey: key } = payment;
+    for (const currency of ["JPY", "BHD", "USD"]) {
+      const bent = { ...payment, currency };
+      const request = { key: `m-${currency}-${key}`, amount: "2" };
+      await expect(payments.capture(bent, request)).rejects.toMatchObject({
+        code: "currency_mismatch",
+      });
+    }
+    const bent = { ...payment, currency: "BHD" };
+    const part = { key: `c-${key}`, amount: "2.00", currency: "EUR" };
+    const capture = await payments.capture(bent, part);
+    expect(capture).toMatchObject({ amountMinor: "200" });
+    await payments.waitForCapture(payment, capture.captureId, { timeoutMs: 20_000 });
+    await payments.void(payment, { key: `v-${key}` });
+    const refund = { key: `r-${key}`, amount: "0.5" };
+    await expect(payments.refund(bent, refund)).rejects.toMatchObject({
+      code: "currency_mismatch",
+    });
+    const { refundedMinor } = (await getPayment(flow().database.app, paymentId)) ?? {};
+    expect(refundedMinor).toBe(0n);
+  });
+
+  test("that refunded isn't called refused since its key was used for something else", async () => {
+    const { payments } = flow();
+    const paid = await payments.pay(aRequest());
+    await payments.waitForEnd(paid, { timeoutMs: 20_000 });
+    const payment = { ...paid.parameters, paymentId: paid.paymentId };
+    const key = `r-${randomUUID()}`;
+    const refund = await payments.refund(payment, { key, amountMinor: "5" });
+    expect(await payments.waitForRefund(refund, { timeoutMs: 20_000 })).toMatchObject({
+      status: "settled",
+    });
+    await expect(payments.refund(payment, { key, amountMinor: "6" })).rejects.toMatchObject({
+      code: "idempotency_key_reused",
+    });
+
+    await expect(payments.waitForRefund(refund, { timeoutMs: 20_000 })).rejects.toMatchObject({
+      code: "outcome_unknown",
+      message: expect.stringContaining(`remit payment get ${paid.paymentId}`) as string,
+    });
+  });
+
   test("is refused before anything is sent where its currency or payment can't be one", async () => {
     const payment = await authorized();
     const { payments } = flow();
