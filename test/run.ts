@@ -128,6 +128,8 @@ async function startWorkflows(log: (line: string) => void): Promise<Partial<Test
     binary,
     logFile: join(directory, "temporal.log"),
     guard,
+    // A run is full after 100 Updates instead of 1,800, so that a test can fill one.
+    dynamicConfig: ["history.maxTotalUpdates.suggestContinueAsNewThreshold=0.05"],
   });
   services.push(temporal);
   return {

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { drizzle } from "drizzle-orm/node-postgres";
@@ -41,14 +42,49 @@ export async function migrate(input: MigrationInput): Promise<{ applied: readonl
     );
     const { pending } = await statusOf(client);
     await client.query("SET ROLE remit_owner");
-    await drizzleMigrate(drizzle(client), {
-      migrationsFolder: MIGRATIONS_FOLDER,
-      migrationsSchema: "remit",
-      migrationsTable: "migrations",
-    });
+    await applyPatiently(client, input.lockMsMax ?? LOCK_MS_MAX);
     return { applied: pending };
   });
 }
+
+/**
+ * A migration that waits for the lock of one table keeps those that it has from everybody: it gives up soon, and tries again
+ * when the product had time to go on.
+ */
+async function applyPatiently(client: Client, lockMsMax: number): Promise<void> {
+  const endsAt = Date.now() + lockMsMax;
+  await client.query("SELECT set_config('lock_timeout', $1, false)", [String(TABLE_LOCK_MS)]);
+  for (;;) {
+    try {
+      await drizzleMigrate(drizzle(client), {
+        migrationsFolder: MIGRATIONS_FOLDER,
+        migrationsSchema: "remit",
+        migrationsTable: "migrations",
+      });
+      return;
+    } catch (error) {
+      if (!isLockTimeout(error)) throw error;
+      if (Date.now() >= endsAt) {
+        throw new DomainError(
+          "database_unreachable",
+          `for ${lockMsMax / 1_000} s some session has had a transaction open on Remit's tables, and nothing was migrated: end it, see pg_stat_activity`,
+          { cause: error },
+        );
+      }
+      await delay(TABLE_LOCK_PAUSE_MS);
+    }
+  }
+}
+
+const TABLE_LOCK_MS = 2_000;
+const TABLE_LOCK_PAUSE_MS = 2_000;
+
+function isLockTimeout(error: unknown): boolean {
+  const { code, cause } = error as { code?: unknown; cause?: { code?: unknown } };
+  return code === LOCK_NOT_AVAILABLE || cause?.code === LOCK_NOT_AVAILABLE;
+}
+
+const LOCK_NOT_AVAILABLE = "55P03";
 
 /** Another one's migration takes seconds; who holds the lock for longer is named, and not waited for without a word. */
 async function takeMigrationLock(client: Client, lockMsMax: number): Promise<void> {
@@ -56,7 +92,7 @@ async function takeMigrationLock(client: Client, lockMsMax: number): Promise<voi
   try {
     await client.query("SELECT pg_advisory_lock($1)", [MIGRATION_LOCK]);
   } catch (error) {
-    if ((error as { code?: unknown }).code !== "55P03") throw error;
+    if (!isLockTimeout(error)) throw error;
     const { rows } = await client.query<{ pid: number }>(
       "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = 0 AND objid = $1 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
       [MIGRATION_LOCK],
@@ -68,7 +104,6 @@ async function takeMigrationLock(client: Client, lockMsMax: number): Promise<voi
       { cause: error },
     );
   }
-  await client.query("RESET lock_timeout");
 }
 
 const LOCK_MS_MAX = 60_000;

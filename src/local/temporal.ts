@@ -22,6 +22,8 @@ export interface TemporalOptions {
   readonly uiPort?: number;
   readonly logFile: string;
   readonly guard?: Guard | undefined;
+  /** More of the server's dynamic configuration, as `key=value`. */
+  readonly dynamicConfig?: readonly string[];
 }
 
 const NAMESPACE = "default";
@@ -36,7 +38,10 @@ export async function startTemporal(options: TemporalOptions): Promise<TemporalS
   const launched = await launch({
     name: "temporal",
     command: options.binary,
-    args: serverArguments({ port, uiPort, dir: options.dir }),
+    args: [
+      ...serverArguments({ port, uiPort, dir: options.dir }),
+      ...(options.dynamicConfig ?? []).flatMap((setting) => ["--dynamic-config-value", setting]),
+    ],
     // Nothing of the caller's: a TEMPORAL_* from outside would change what runs.
     env: { ...inheritedEnvironment(), HOME: options.dir ?? dirname(options.logFile) },
     logFile: options.logFile,

@@ -20,6 +20,7 @@ import type {
   PaymentStanding,
 } from "./messages.ts";
 import { endOf, standingOf } from "./payment-end.ts";
+import { goOnInAnotherRun, isRunFull } from "./full-run.ts";
 import { cancelPayment, handleOperations } from "./payment-operations.ts";
 import { startPayment } from "./payment-start.ts";
 
@@ -84,8 +85,9 @@ export async function manualPayment(input: PaymentInput | PaymentReference): Pro
   }
   const { receipt } = start;
   const nextNews: NextNews = async (untilMs, summary) => {
-    const arrived = await condition(() => hasNews, untilMs, { summary });
+    const arrived = await condition(() => hasNews || isRunFull(), untilMs, { summary });
     hasNews = false;
+    if (isRunFull()) await goOnInAnotherRun(receipt);
     return arrived;
   };
   const end = await untilEnd(receipt, nextNews);

@@ -15,6 +15,7 @@ import type {
   PaymentReference,
   PaymentStanding,
 } from "./messages.ts";
+import { goOnInAnotherRun, isRunFull } from "./full-run.ts";
 import { endOf, standingOf } from "./payment-end.ts";
 import { cancelPayment, handleOperations } from "./payment-operations.ts";
 import { startPayment } from "./payment-start.ts";
@@ -77,7 +78,8 @@ async function untilDecided(
   try {
     if (isTerminal(status)) return await standingOf(paymentId);
     for (;;) {
-      await condition(() => news.some((told) => isTerminal(told.status)));
+      await condition(() => isRunFull() || news.some((told) => isTerminal(told.status)));
+      if (isRunFull()) await goOnInAnotherRun({ paymentId });
       const told = news.splice(0).filter((each) => isTerminal(each.status));
       const certain = told.find(
         (each) => each.isRead || (messageId !== null && each.messageId === messageId),

@@ -87,6 +87,30 @@ describe("migrate", () => {
     await migrate({ adminDatabaseUrl });
   });
 
+  test("one that meets an open transaction gives way, and goes on when that has ended", async () => {
+    await migrate({ adminDatabaseUrl });
+    await sql(
+      adminDatabaseUrl,
+      `DELETE FROM remit.migrations WHERE id = (SELECT max(id) FROM remit.migrations);
+       DROP FUNCTION remit.holds_reserve, remit.accounts_follow, remit.outbox_heads_follow, remit.read_committed_only, remit.inbox_decided CASCADE;
+       ALTER TABLE remit.inbox DROP CONSTRAINT inbox_ledger_check`,
+    );
+    const neighbour = new Client({ connectionString: adminDatabaseUrl });
+    await neighbour.connect();
+    await neighbour.query("BEGIN; LOCK TABLE remit.holds IN ROW EXCLUSIVE MODE");
+    const refusal = await migrate({ adminDatabaseUrl, lockMsMax: 300 }).catch(
+      (error: unknown) => error,
+    );
+    const { pending } = await migrationStatus({ adminDatabaseUrl });
+    await neighbour.end();
+    expect(refusal).toMatchObject({
+      code: "database_unreachable",
+      message: expect.stringContaining("nothing was migrated") as string,
+    });
+    expect(pending).toHaveLength(1);
+    expect(await migrate({ adminDatabaseUrl })).toEqual({ applied: pending });
+  }, 30_000);
+
   test("a server that isn't there is database_unreachable", async () => {
     const nowhere = new URL(adminDatabaseUrl);
     nowhere.port = "1";
