@@ -23,6 +23,8 @@ import { expirePayment } from "./end-authorization.ts";
 export interface SupervisionInput {
   /** Where the last run's look at waiting authorizations ended. */
   readonly after?: string;
+  /** The same of its look at the runs of manual payments, as an ISO 8601 start time; from the newest where there is none. */
+  readonly runsBefore?: string;
 }
 
 export interface SupervisionSummary {
@@ -43,6 +45,7 @@ export interface SupervisionSummary {
   readonly firstFailure: string | null;
   /** For the next run. */
   readonly after: string;
+  readonly runsBefore: string | null;
 }
 
 export interface SupervisionDependencies {
@@ -59,12 +62,20 @@ export interface SupervisionDependencies {
   readonly startLedgerEntry: (message: LostMessage) => Promise<boolean>;
   /** Keys of the short workflows that have run for longer than they should. */
   readonly longRuns: (input: { olderThanSeconds: number }) => Promise<LongRuns>;
+  /** A page of the manual payments' runs that were started before, the newest first. */
+  readonly manualRuns: (input: { startedBefore: Date; limit: number }) => Promise<RunsPage>;
   readonly signalDecision: (workflowId: string, decision: LedgerDecision) => Promise<void>;
 }
 
 export interface LongRuns {
   readonly payments: readonly Key[];
   readonly refunds: readonly Key[];
+}
+
+export interface RunsPage {
+  readonly keys: readonly Key[];
+  /** Where the next page begins; null where this one reached the end. */
+  readonly goOnBefore: Date | null;
 }
 
 export interface SupervisorActivities {
@@ -86,7 +97,7 @@ export function createSupervisorActivities(
 ): SupervisorActivities {
   const { database, startRelays, startPayment, startRefund } = dependencies;
   return {
-    async startMissing({ after = FIRST_ID } = {}) {
+    async startMissing({ after = FIRST_ID, runsBefore } = {}) {
       const attempts = new Attempts();
       const tally = { workflowsStarted: 0, messagesTakenUp: 0, overdue: 0, expired: 0 };
       const overdue: RecordedPayment[] = [];
@@ -134,6 +145,7 @@ export function createSupervisorActivities(
         return late.map(({ recorded }) => recorded.refundId);
       });
       const told = await attempts.make(async () => await tellEnded(dependencies));
+      const manual = await tellForgotten(dependencies, { attempts, runsBefore });
       await markAll(overdue, { attempts, markOverdue: dependencies.markOverdue });
       const { failed, firstFailure } = attempts;
       return {
@@ -141,11 +153,12 @@ export function createSupervisorActivities(
         openPayments: due.count + waiting.count,
         openRefunds: refunds.count,
         ...tally,
-        runsTold: told?.told ?? 0,
-        runsLost: told?.lost ?? 0,
+        runsTold: (told?.told ?? 0) + manual.lost,
+        runsLost: (told?.lost ?? 0) + manual.lost,
         failed,
         firstFailure,
         after: waiting.after,
+        runsBefore: manual.runsBefore,
       };
     },
   };
@@ -229,4 +242,33 @@ async function tellEnded({
   ];
   for (const workflowId of waiting) await signalDecision(workflowId, LOOK);
   return { told: ended.length + endedParts.length + waiting.length, lost: waiting.length };
+}
+
+/** Thousands of authorizations may rightly wait for days: a run looks at so many, and the next one goes on. */
+const MANUAL_RUNS_MAX = 2_000;
+
+/**
+ * The run of a manual payment that PostgreSQL has forgotten would wait until its expiry, and answer repeats as if the money
+ * were held.
+ */
+async function tellForgotten(
+  { database, manualRuns, signalDecision }: SupervisionDependencies,
+  { attempts, runsBefore = null }: { attempts: Attempts; runsBefore: string | null | undefined },
+): Promise<{ lost: number; runsBefore: string | null }> {
+  const page = await attempts.make(async () => {
+    // A younger one may be about to record its payment.
+    const youngest = Date.now() - LATE_AFTER_SECONDS * 1_000;
+    const startedBefore = new Date(runsBefore ?? youngest);
+    const { keys, goOnBefore } = await manualRuns({ startedBefore, limit: MANUAL_RUNS_MAX });
+    return { forgotten: await unrecordedKeys(database, keys), goOnBefore };
+  });
+  if (page === undefined) return { lost: 0, runsBefore };
+  let lost = 0;
+  for (const key of page.forgotten) {
+    await attempts.make(async () => {
+      await signalDecision(workflowIds.payment(key), LOOK);
+      lost += 1;
+    });
+  }
+  return { lost, runsBefore: page.goOnBefore?.toISOString() ?? null };
 }

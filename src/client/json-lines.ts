@@ -52,7 +52,10 @@ function parseObject(text: string, path: string): Record<string, unknown> {
   }
   const twice = repeatedField(text);
   if (twice !== null) {
-    throw new DomainError("file_invalid", `${path}: found the field ${twice} twice`);
+    throw new DomainError(
+      "file_invalid",
+      `${path}: found the field ${JSON.stringify(twice)} twice`,
+    );
   }
   const known: readonly string[] = REQUEST_FIELDS;
   const unknown = Object.keys(value).find((field) => !known.includes(field));
@@ -65,7 +68,10 @@ function parseObject(text: string, path: string): Record<string, unknown> {
   return value as Record<string, unknown>;
 }
 
-/** JSON.parse keeps the last of two fields of one name, and so could pay another amount than a person reads. */
+/**
+ * JSON.parse keeps the last of two fields of one name, and so could pay another amount than a person reads. Names are
+ * compared as JSON.parse reads them: `"\u0061mount"` is `"amount"`.
+ */
 function repeatedField(text: string): string | null {
   const seen = new Set<string>();
   let depth = 0;
@@ -73,7 +79,7 @@ function repeatedField(text: string): string | null {
     if (/^[{[]$/.test(token)) depth += 1;
     else if (/^[}\]]$/.test(token)) depth -= 1;
     else if (depth === 1 && token.endsWith(":")) {
-      const name = token.replace(/\s*:$/, "");
+      const name = JSON.parse(token.replace(/\s*:$/, "")) as string;
       if (seen.has(name)) return name;
       seen.add(name);
     }

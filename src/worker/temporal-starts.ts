@@ -1,6 +1,6 @@
 import { WorkflowExecutionAlreadyStartedError, WorkflowNotFoundError } from "@temporalio/client";
 import type { Client, WorkflowExecutionDescription } from "@temporalio/client";
-import type { LongRuns } from "../activities/supervise.ts";
+import type { LongRuns, RunsPage } from "../activities/supervise.ts";
 import type { Key, RecordedPayment, RecordedRefund } from "../database/supervision-queries.ts";
 import { keyOfWorkflowId, workflowIds } from "../domain/ids.ts";
 import type { IncomingMessage } from "../messaging/envelope.ts";
@@ -23,6 +23,8 @@ export interface TemporalStarts {
   readonly markOverdue: (payment: RecordedPayment) => Promise<void>;
   /** The short workflows that have run for longer; visibility is eventually consistent, so a run may come late. */
   readonly longRuns: (input: { olderThanSeconds: number }) => Promise<LongRuns>;
+  /** A page of the manual payments' runs that were started before, the newest first. */
+  readonly manualRuns: (input: { startedBefore: Date; limit: number }) => Promise<RunsPage>;
 }
 
 /** Shorter than the default 10 s, so that a worker's kill -9 costs a payment half of that. */
@@ -58,6 +60,7 @@ export function createTemporalStarts(client: Client): TemporalStarts {
     startRefund: async (refund) => await adoptRefund(client, bounded, refund),
     markOverdue: async (payment) => await markOverdue(client, bounded, payment),
     longRuns: async (input) => await bounded(async () => await longRuns(client, input)),
+    manualRuns: async (input) => await bounded(async () => await manualRuns(client, input)),
   };
 }
 
@@ -240,4 +243,27 @@ async function longRuns(
     if (found.payments.length + found.refunds.length >= LONG_RUNS_MAX) break;
   }
   return found;
+}
+
+/** Temporal's own limit of a call. */
+const LISTED_AT_A_TIME_MAX = 1_000;
+
+async function manualRuns(
+  client: Client,
+  { startedBefore, limit }: { startedBefore: Date; limit: number },
+): Promise<RunsPage> {
+  const type = `WorkflowType = '${WORKFLOW_TYPES.manualPayment}'`;
+  const query = `${type} AND ExecutionStatus = 'Running' AND StartTime < '${startedBefore.toISOString()}'`;
+  const pageSize = Math.min(limit, LISTED_AT_A_TIME_MAX);
+  const keys: Key[] = [];
+  let seen = 0;
+  // Temporal lists running workflows from the newest start to the oldest.
+  for await (const { workflowId, startTime } of client.workflow.list({ query, pageSize })) {
+    const key = keyOfWorkflowId(workflowId);
+    if (key !== null) keys.push(key);
+    seen += 1;
+    // A Date says no more than the millisecond: what is left of this one is looked at with the next page.
+    if (seen === limit) return { keys, goOnBefore: new Date(startTime.getTime() + 1) };
+  }
+  return { keys, goOnBefore: null };
 }

@@ -13,5 +13,8 @@ const { startMissing } = proxyActivities<{
  */
 export async function supervisor(): Promise<SupervisionSummary> {
   const last = workflowInfo().lastResult as Partial<SupervisionSummary> | undefined;
-  return await startMissing(last?.after === undefined ? {} : { after: last.after });
+  return await startMissing({
+    ...(last?.after === undefined ? {} : { after: last.after }),
+    ...(typeof last?.runsBefore === "string" ? { runsBefore: last.runsBefore } : {}),
+  });
 }

@@ -1,7 +1,7 @@
 import { applyLedgerEntries } from "../../src/activities/apply-ledger-entries.ts";
 import { recordPayment } from "../../src/activities/record-payment.ts";
 import { createSupervisorActivities } from "../../src/activities/supervise.ts";
-import type { LongRuns } from "../../src/activities/supervise.ts";
+import type { LongRuns, RunsPage } from "../../src/activities/supervise.ts";
 import type { LedgerDecision } from "../../src/workflows/messages.ts";
 import { getPayment } from "../../src/database/payment-queries.ts";
 import {
@@ -20,7 +20,14 @@ function supervisorOf(
   {
     isBroken = () => false,
     isAway = false,
-  }: { isBroken?: (id: string) => boolean; isAway?: boolean } = {},
+    untold = null,
+    manualRuns = async () => await Promise.resolve({ keys: [], goOnBefore: null }),
+  }: {
+    isBroken?: (id: string) => boolean;
+    isAway?: boolean;
+    untold?: string | null;
+    manualRuns?: (input: { startedBefore: Date; limit: number }) => Promise<RunsPage>;
+  } = {},
 ) {
   const started: string[] = [];
   const told: [string, LedgerDecision][] = [];
@@ -41,7 +48,9 @@ function supervisorOf(
     },
     startLedgerEntry: async ({ messageId }) => await start(messageId),
     longRuns: async () => await Promise.resolve(runs),
+    manualRuns,
     signalDecision: async (workflowId, decision) => {
+      if (workflowId === untold) throw new Error(`the run ${workflowId} can't be told`);
       told.push([workflowId, decision]);
       await Promise.resolve();
     },
@@ -126,6 +135,49 @@ describe("startMissing", () => {
       [`payment:default:${forgotten.key}`, look],
       [`refund:default:${forgotten.key}`, look],
     ]);
+  });
+
+  test("a manual payment's run that PostgreSQL has forgotten is told to look, one that waits rightly is left alone", async () => {
+    const waiting = aPayment({ amountMinor: "1", capture: "manual", expiresInSeconds: 86_400 });
+    await recordPayment(database().app, waiting);
+    const { merchant, idempotencyKey } = waiting;
+    const [stuck, lost] = ["stuck", "lost"].map((name) => `${name}-${waiting.paymentId}`);
+    const keys = [idempotencyKey, stuck, lost].map((key) => ({ merchant, key: key ?? "" }));
+    const { startMissing, told } = supervisorOf(undefined, {
+      manualRuns: async () => await Promise.resolve({ keys, goOnBefore: null }),
+      untold: `payment:default:${stuck}`,
+    });
+    const summary = await startMissing();
+    expect(summary).toMatchObject({ runsTold: 1, runsLost: 1, failed: 1, runsBefore: null });
+    const look = { status: "failed", failureCode: null, messageId: null };
+    expect(told).toEqual([[`payment:default:${lost}`, look]]);
+  });
+
+  test("looks at a page of the manual payments' runs, goes on where the last run stopped, and begins again at the end", async () => {
+    const asked: { startedBefore: Date; limit: number }[] = [];
+    const pages: RunsPage[] = [
+      { keys: [], goOnBefore: new Date("2026-05-02T00:00:00.123Z") },
+      { keys: [], goOnBefore: null },
+    ];
+    const { startMissing } = supervisorOf(undefined, {
+      manualRuns: async (input) => {
+        asked.push(input);
+        const page = pages.shift();
+        if (page === undefined) throw new Error("Temporal is away");
+        return await Promise.resolve(page);
+      },
+    });
+    const beganAt = Date.now();
+    const first = await startMissing();
+    expect(first.runsBefore).toBe("2026-05-02T00:00:00.123Z");
+    const runsBefore = "2026-05-02T00:00:00.123Z";
+    expect(await startMissing({ runsBefore })).toMatchObject({ runsBefore: null, failed: 0 });
+    // What could not be looked at is looked at by the next run.
+    expect(await startMissing({ runsBefore })).toMatchObject({ runsBefore, failed: 1 });
+    const [youngest, ...later] = asked.map(({ startedBefore }) => startedBefore);
+    expect(youngest?.getTime()).toBeLessThan(beganAt - 20_000);
+    expect(later).toEqual([new Date(runsBefore), new Date(runsBefore)]);
+    expect(new Set(asked.map(({ limit }) => limit))).toEqual(new Set([2_000]));
   });
 
   test("one run that can't be helped is counted, and stops the look at nobody else", async () => {

@@ -126,6 +126,26 @@ describe("a JSONL file", () => {
       '{"amount":"1.00","key":"k","amount":"9.00"}',
       'line 1: found the field "amount" twice',
     ],
+    [
+      "a field twice, once in escapes",
+      String.raw`{"amountMinor":"100","key":"k","amount\u004dinor":"900"}`,
+      'line 1: found the field "amountMinor" twice',
+    ],
+    [
+      "a field twice, once in escapes alone and with spaces",
+      String.raw`{"\u006b\u0065\u0079" : "k1", "from": "a", "key" : "k2"}`,
+      'line 1: found the field "key" twice',
+    ],
+    [
+      "a field twice, once an object that holds the name as well",
+      '{"amount":{"amount":"1"},"key":"k","amount":"9.00"}',
+      'line 1: found the field "amount" twice',
+    ],
+    [
+      "a field twice, once a list of objects",
+      '{"amount":"9.00","key":"k","amount":[{"amount":"1"},["]"]]}',
+      'line 1: found the field "amount" twice',
+    ],
     ["a very long line", `{"key":"${"x".repeat(200_000)}"}`, "line 1: expected at most"],
     ["blank lines alone", "\n\n", "holds no payment"],
   ])("with %s is refused as a whole", async (_what, content, expected) => {
