@@ -49,8 +49,12 @@ function upwardOf(session: ServerHttp2Session, authority: string): () => ClientH
       if (current === opened) current = null;
     });
     opened.on("error", () => undefined);
-    opened.on("close", () => void (isRetired || session.destroy()));
-    session.on("close", () => opened.destroy());
+    const end = (): void => void opened.destroy();
+    session.once("close", end);
+    opened.once("close", () => {
+      session.off("close", end);
+      if (!isRetired) session.destroy();
+    });
     return opened;
   };
   let current: ClientHttp2Session | null = open();
