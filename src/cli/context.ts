@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { createPaymentClient } from "../client/payment-client.ts";
-import type { PaymentClient } from "../client/payment-client.ts";
+import type { PaymentClient, PaymentClientOptions } from "../client/payment-client.ts";
 import type { Output } from "../client/run-payments-file.ts";
 import { connectTemporal } from "../client/temporal-connection.ts";
 import type { TemporalConnection } from "../client/temporal-connection.ts";
@@ -62,12 +62,14 @@ const POOL_MAX = 4;
 export async function withTemporal<Result>(
   settings: Settings,
   work: (connection: TemporalConnection & { payments: PaymentClient }) => Promise<Result>,
+  options: Pick<PaymentClientOptions, "isRecorded"> = {},
 ): Promise<Result> {
   const connection = await connectTemporal(settings.temporal);
   const payments = createPaymentClient({
     client: connection.client,
     uiUrl: settings.temporal.uiUrl,
     traceparent: () => settings.traceparent,
+    ...options,
   });
   try {
     return await work({ ...connection, payments });

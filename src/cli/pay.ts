@@ -3,16 +3,18 @@ import { Option } from "commander";
 import type { PaymentRequest } from "../client/parameters.ts";
 import { parsePaymentRequest } from "../client/parameters.ts";
 import { documentOfAnswer } from "../client/payment-document.ts";
+import type { PaymentClient } from "../client/payment-client.ts";
 import type { PaymentDocument } from "../client/payment-document.ts";
 import { CONCURRENCY, runPaymentsFile } from "../client/run-payments-file.ts";
-import type { Settings } from "../config/settings.ts";
+import type { Books } from "../client/run-payments-file.ts";
+import type { Database } from "../database/database.ts";
 import { DomainError } from "../domain/errors.ts";
 import { CAPTURE_MODES } from "../domain/payment.ts";
 import type { CaptureMode } from "../domain/payment.ts";
 import { contextOf, withDatabase, withTemporal } from "./context.ts";
 import type { CommandContext } from "./context.ts";
 import { addCommand, integerBetween, parseDurationMs } from "./options.ts";
-import { paymentText, refreshDocument } from "./payment-view.ts";
+import { hasPayment, paymentText, refreshDocument } from "./payment-view.ts";
 
 interface PayOptions {
   readonly from?: string;
@@ -125,16 +127,29 @@ async function payOne(
   const waitMs = waitMsOf(options);
   const endsAtReceipt = options.endAtReceipt === true;
   const settings = context.settings(["database"]);
-  const document = await withTemporal(settings, async ({ payments }) => {
-    const answer = await payments.pay(request, { endsAtReceipt });
-    // An authorization is an answer; its end may be days away.
-    if (waitMs === null || answer.parameters.capture === "manual") return documentOfAnswer(answer);
-    return documentOfAnswer(answer, await payments.waitForEnd(answer, { timeoutMs: waitMs }));
+  const current = await withDatabase(settings, async (database) => {
+    const { isRecorded, refresh } = booksOf(database);
+    const document = await withTemporal(
+      settings,
+      async ({ payments }) => await payAndWait(payments, request, { endsAtReceipt, waitMs }),
+      { isRecorded },
+    );
+    return await refresh(document);
   });
-  const current = await refresh(settings, document);
   if (waitMs !== null && ENDED_WITHOUT_MONEY.has(current.status)) throw paymentFailed(current);
   if (waitMs !== null && current.status === "pending") throw notEnded(current);
   context.print({ json: current, text: paymentText(current) });
+}
+
+async function payAndWait(
+  payments: PaymentClient,
+  request: PaymentRequest,
+  { endsAtReceipt, waitMs }: { endsAtReceipt: boolean; waitMs: number | null },
+): Promise<PaymentDocument> {
+  const answer = await payments.pay(request, { endsAtReceipt });
+  // An authorization is an answer; its end may be days away.
+  if (waitMs === null || answer.parameters.capture === "manual") return documentOfAnswer(answer);
+  return documentOfAnswer(answer, await payments.waitForEnd(answer, { timeoutMs: waitMs }));
 }
 
 const ENDED_WITHOUT_MONEY: ReadonlySet<string> = new Set([
@@ -163,11 +178,11 @@ function notEnded(document: PaymentDocument): DomainError {
   );
 }
 
-async function refresh(settings: Settings, document: PaymentDocument): Promise<PaymentDocument> {
-  return await withDatabase(
-    settings,
-    async (database) => await refreshDocument(database, document),
-  );
+function booksOf(database: Database): Books {
+  return {
+    isRecorded: async (paymentId) => await hasPayment(database, paymentId),
+    refresh: async (document) => await refreshDocument(database, document),
+  };
 }
 
 async function payFile(
@@ -192,7 +207,7 @@ async function payFile(
         endsAtReceipt: options.endAtReceipt === true,
         isJson: context.isJson,
         output: context.output,
-        refresh: async (document) => await refreshDocument(database, document),
+        books: booksOf(database),
       }),
   );
 }

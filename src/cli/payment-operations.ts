@@ -52,13 +52,17 @@ function registerCapture(payment: Command): void {
         const answer = await payments.capture(handle, { ...request, final });
         const { captureId } = answer;
         const waitMs = waitMsOf(options);
-        if (waitMs !== null && (await getCapture(database, captureId))?.status === "pending") {
+        const read = async (): Promise<PartView> =>
+          (await getCapture(database, captureId)) ?? forgotten(at, `capture ${captureId}`);
+        let part = await read();
+        if (part.status === "pending" && waitMs !== null) {
           await payments.waitForCapture(handle, captureId, { timeoutMs: waitMs });
+          part = await read();
         }
         printPart(at, "capture", {
           id: captureId,
           replayed: answer.replayed,
-          part: await getCapture(database, captureId),
+          part,
           waited: waitMs !== null,
         });
       });
@@ -82,12 +86,17 @@ function registerRefund(payment: Command): void {
       await operate(command, { id, key: options.key, request: options }, async (at) => {
         const { handle, payments, database } = at;
         const answer = await payments.refund(handle, options);
+        const { refundId, replayed } = answer;
         const waitMs = waitMsOf(options);
+        const read = async (): Promise<PartView> =>
+          (await getRefund(database, refundId)) ?? forgotten(at, `refund ${refundId}`);
+        // What isn't there would be waited for in vain.
+        await read();
         if (waitMs !== null) await payments.waitForRefund(answer, { timeoutMs: waitMs });
         printPart(at, "refund", {
-          id: answer.refundId,
-          replayed: answer.replayed,
-          part: await getRefund(database, answer.refundId),
+          id: refundId,
+          replayed,
+          part: await read(),
           waited: waitMs !== null,
         });
       });
@@ -106,6 +115,9 @@ function registerVoid(payment: Command): void {
     .action(async (id: string, options: PartOptions, command: Command) => {
       await operate(command, { id, key: options.key, request: {} }, async (at) => {
         const { replayed } = await at.payments.void(at.handle, { key: options.key });
+        // Whatever a void was answered with, the payment isn't authorized any more.
+        const { status } = await requirePayment(at.database, at.handle.paymentId);
+        if (status === "authorized") forgotten(at, `the void of payment ${at.handle.paymentId}`);
         await waitIfAsked(at, options);
         await printPayment(at, { replayed });
       });
@@ -197,6 +209,20 @@ async function operate(
   });
 }
 
+/** A run remembers what a failover or a restore made PostgreSQL forget, and answers its key so for as long as it is kept. */
+function forgotten({ handle: { paymentId } }: Operation, what: string): never {
+  throw new DomainError(
+    "outcome_unknown",
+    `Temporal answers for ${what}, which PostgreSQL doesn't have: a failover or a restore has forgotten it, so it isn't done`,
+    {
+      details: {
+        paymentId,
+        fix: "do it with a new key instead of this one, whose old answer Temporal repeats",
+      },
+    },
+  );
+}
+
 function printPart(
   { context, view: { paymentId, currency } }: Operation,
   what: "capture" | "refund",
@@ -205,9 +231,8 @@ function printPart(
     replayed,
     part,
     waited,
-  }: { id: string; replayed: boolean; part: PartView | null; waited: boolean },
+  }: { id: string; replayed: boolean; part: PartView; waited: boolean },
 ): void {
-  if (part === null) throw new DomainError("internal", `${what} ${id} is gone`);
   const { amountMinor, status, failureCode } = part;
   const amount = formatMajor(amountMinor, currency);
   const document = {

@@ -1,5 +1,6 @@
 import type { PaymentDocument } from "../client/payment-document.ts";
 import { workflowUrlOf } from "../client/payment-client.ts";
+import { forgottenPayment } from "../client/record-again.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Database } from "../database/database.ts";
 import { getPayment } from "../database/payment-queries.ts";
@@ -70,18 +71,35 @@ export async function requirePayment(database: Database, id: string): Promise<Pa
 
 const UUID_PATTERN = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
-/** Brings a document up to now; where PostgreSQL is away for a moment, what Temporal said is shown instead. */
+/** Whether PostgreSQL has this payment; true where it is away for a moment, since then what Temporal said is shown. */
+export async function hasPayment(database: Database, paymentId: string): Promise<boolean> {
+  return (await paymentIfThere(database, paymentId)) !== null;
+}
+
+/**
+ * Brings a document up to now; where PostgreSQL is away for a moment, what Temporal said is shown instead.
+ * @throws DomainError `outcome_unknown` where PostgreSQL doesn't have what Temporal said
+ */
 export async function refreshDocument(
   database: Database,
   document: PaymentDocument,
 ): Promise<PaymentDocument> {
+  const { paymentId, replayed, workflowUrl } = document;
+  const view = await paymentIfThere(database, paymentId);
+  if (view === undefined) return document;
+  if (view !== null) return documentOfView(view, { replayed, urlOf: () => workflowUrl });
+  throw forgottenPayment(paymentId);
+}
+
+/** Null where PostgreSQL says that there is none, undefined where it is away. */
+async function paymentIfThere(
+  database: Database,
+  paymentId: string,
+): Promise<PaymentView | null | undefined> {
   try {
-    const view = await getPayment(database, document.paymentId);
-    if (view === null) return document;
-    const { replayed, workflowUrl } = document;
-    return documentOfView(view, { replayed, urlOf: () => workflowUrl });
+    return await getPayment(database, paymentId);
   } catch (error) {
-    if (error instanceof DomainError && error.code === "database_unreachable") return document;
+    if (error instanceof DomainError && error.code === "database_unreachable") return undefined;
     throw error;
   }
 }

@@ -24,7 +24,13 @@ export function reportableProblem(error: DomainError): { text: string; json: unk
 /** The text form: what was wrong, and what helps. */
 export function problemText(error: DomainError): string {
   const stack = error.code === "internal" ? causeStack(error) : "";
-  return `error: ${error.message} (${error.code})\n  fix: ${FIXES[error.code]}${stack}`;
+  return `error: ${error.message} (${error.code})\n  fix: ${fixOf(error)}${stack}`;
+}
+
+/** A refusal can know better than its code what helps. */
+function fixOf({ code, details }: DomainError): string {
+  const fix = details["fix"];
+  return typeof fix === "string" ? fix : FIXES[code];
 }
 
 /** Amounts are bigint inside and decimal strings outside. */

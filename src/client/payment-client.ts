@@ -15,6 +15,8 @@ import { endedWithoutAnswer, isTimeout, isUnavailable, toDomainError } from "./p
 import type { CallContext } from "./payment-failure.ts";
 import { createPaymentOperations } from "./payment-operations.ts";
 import type { PaymentOperations } from "./payment-operations.ts";
+import { recordAgain } from "./record-again.ts";
+import type { IsRecorded } from "./record-again.ts";
 import { traced } from "./trace-source.ts";
 import type { TraceSource } from "./trace-source.ts";
 import { ACCEPT_DEADLINE_MS, assertCallOptions, callUpdate } from "./update-call.ts";
@@ -74,6 +76,8 @@ export interface PaymentClientOptions {
   readonly client: Client;
   readonly uiUrl?: string | null;
   readonly traceparent?: TraceSource;
+  /** Given by who has PostgreSQL at hand: a repeat whose payment it has forgotten is recorded again. */
+  readonly isRecorded?: IsRecorded;
 }
 
 /** Makes a PaymentClient on a connected Temporal client, which stays the caller's to close. */
@@ -81,6 +85,7 @@ export function createPaymentClient({
   client,
   uiUrl,
   traceparent = () => null,
+  isRecorded = async () => await Promise.resolve(true),
 }: PaymentClientOptions): PaymentClient {
   const { namespace } = client.options;
   const workflowUrl = (workflowId: string): string | null =>
@@ -99,7 +104,12 @@ export function createPaymentClient({
         ...traced(traceparent),
         ...endingOf(parameters, options),
       };
-      const receipt = await accept(client, input);
+      const first = await accept(client, input);
+      const isReplay = first.requestId !== requestId;
+      const receipt =
+        isReplay && !(await isRecorded(first.paymentId))
+          ? await replaceForgotten(client, { ...input, paymentId: first.paymentId }, isRecorded)
+          : first;
       const workflowId = workflowIds.payment({
         merchant: parameters.merchant,
         key: parameters.idempotencyKey,
@@ -144,6 +154,32 @@ async function accept(client: Client, input: PaymentInput): Promise<PaymentRecei
         ),
       }),
   });
+}
+
+/** @throws DomainError as `pay` does: meanwhile the money may have gone elsewhere */
+async function replaceForgotten(
+  client: Client,
+  input: PaymentInput,
+  isRecorded: IsRecorded,
+): Promise<PaymentReceipt> {
+  const { merchant, idempotencyKey: key, capture } = input;
+  const waiting = (): PaymentInput => ({ ...input, notAfter: afterNow(ACCEPT_DEADLINE_MS) });
+  try {
+    return await recordAgain({
+      handle: client.workflow.getHandle(workflowIds.payment({ merchant, key })),
+      start: async () => {
+        await client.workflow.start<PaymentWorkflow>(
+          paymentWorkflowType(capture),
+          paymentStart(waiting()),
+        );
+      },
+      accept: async () => await accept(client, waiting()),
+      isRecorded,
+      timeoutMs: ACCEPT_DEADLINE_MS,
+    });
+  } catch (error) {
+    throw toDomainError(error, contextOf(input));
+  }
 }
 
 function contextOf(of: PaymentParameters & { requestId: string }): CallContext {
@@ -234,8 +270,12 @@ function inputOf(
     paymentId: uuidV7(),
     requestId,
     fingerprint: fingerprintOf(parameters),
-    notAfter: new Date(Date.now() + deadlineMs).toISOString(),
+    notAfter: afterNow(deadlineMs),
   };
+}
+
+function afterNow(ms: number): string {
+  return new Date(Date.now() + ms).toISOString();
 }
 
 function waitTimeout(answer: PaymentAnswer, timeoutMs: number): DomainError {

@@ -1,14 +1,15 @@
 import type { Settings } from "../config/settings.ts";
-import { ERROR_CODES } from "../domain/errors.ts";
-import type { DomainError } from "../domain/errors.ts";
+import { DomainError, ERROR_CODES } from "../domain/errors.ts";
 import { payLines } from "./pay-lines.ts";
 import type { LineResult } from "./pay-lines.ts";
 import { createPaymentClient } from "./payment-client.ts";
+import type { PaymentAnswer } from "./payment-client.ts";
 import { documentOfAnswer } from "./payment-document.ts";
 import type { PaymentDocument } from "./payment-document.ts";
 import { openPaymentsFile } from "./payments-file.ts";
 import { toProblem } from "./problem.ts";
 import { createProgressBar } from "./progress-bar.ts";
+import type { IsRecorded } from "./record-again.ts";
 import { connectTemporal } from "./temporal-connection.ts";
 
 /** Where a command writes: data to `out`, messages to `err`, each a line without its end. */
@@ -28,8 +29,17 @@ export interface RunPaymentsFileInput {
   readonly endsAtReceipt?: boolean;
   readonly isJson: boolean;
   readonly output: Output;
-  /** Brings a document up to what the books say now; without it the payment's end is shown. */
-  readonly refresh?: (document: PaymentDocument) => Promise<PaymentDocument>;
+  /** What PostgreSQL says; without it what Temporal has answered is shown. */
+  readonly books?: Books;
+}
+
+export interface Books {
+  readonly isRecorded: IsRecorded;
+  /**
+   * Brings a document up to what the books say now.
+   * @throws DomainError `outcome_unknown` where they don't have its payment
+   */
+  readonly refresh: (document: PaymentDocument) => Promise<PaymentDocument>;
 }
 
 /**
@@ -49,6 +59,7 @@ export async function runPaymentsFile(input: RunPaymentsFileInput): Promise<numb
           client: connection.client,
           uiUrl: input.settings.temporal.uiUrl,
           traceparent: () => input.settings.traceparent,
+          ...(input.books === undefined ? {} : { isRecorded: input.books.isRecorded }),
         }),
         concurrency: input.concurrency ?? CONCURRENCY,
         endsAtReceipt: ({ destination }) =>
@@ -72,20 +83,17 @@ interface Report {
   readonly finish: () => number;
 }
 
-function createReport(
-  { isJson, output, refresh }: RunPaymentsFileInput,
-  lineCount: number,
-): Report {
+function createReport({ isJson, output, books }: RunPaymentsFileInput, lineCount: number): Report {
   const startedAt = Date.now();
   const bar = createProgressBar(process.stderr, lineCount);
   let done = 0;
   const counts = new Map<string, number>();
   let exitCode = 0;
   return {
-    async add(result) {
+    async add(given) {
+      const { result, document } = await inTheBooks(given, books);
       counts.set(outcomeOf(result), (counts.get(outcomeOf(result)) ?? 0) + 1);
       if ("error" in result) exitCode = Math.max(exitCode, exitCodeOfLine(result.error));
-      const document = await documentOf(result, refresh);
       bar.clear();
       output.out(isJson ? JSON.stringify(document) : lineText(result, document));
       done += 1;
@@ -113,15 +121,38 @@ function outcomeOf(result: LineResult): string {
 
 type LineDocument = Record<string, unknown> & { line: number };
 
+interface Shown {
+  readonly result: LineResult;
+  readonly document: LineDocument;
+}
+
+/** The line's document as the books have it; one whose payment they don't have is without an answer, whatever Temporal said. */
+async function inTheBooks(result: LineResult, books: Books | undefined): Promise<Shown> {
+  if (result.answer === null) return { result, document: documentOfError(result) };
+  try {
+    return { result, document: await documentOf(result.answer, { result, books }) };
+  } catch (error) {
+    if (!(error instanceof DomainError) || error.code !== "outcome_unknown") throw error;
+    const unanswered = { line: result.line, answer: null, error };
+    return { result: unanswered, document: documentOfError(unanswered) };
+  }
+}
+
 async function documentOf(
-  result: LineResult,
-  refresh: RunPaymentsFileInput["refresh"],
+  answer: PaymentAnswer,
+  { result, books }: { result: LineResult; books: Books | undefined },
 ): Promise<LineDocument> {
-  const { line } = result.line;
+  const document = documentOfAnswer(answer, "end" in result ? result.end : undefined);
+  return {
+    line: result.line.line,
+    ...(books === undefined ? document : await books.refresh(document)),
+    ...("error" in result ? { error: toProblem(result.error) } : {}),
+  };
+}
+
+function documentOfError(result: LineResult): LineDocument {
   const error = "error" in result ? { error: toProblem(result.error) } : {};
-  if (result.answer === null) return { line, ...requestOf(result), ...error };
-  const document = documentOfAnswer(result.answer, "end" in result ? result.end : undefined);
-  return { line, ...(refresh === undefined ? document : await refresh(document)), ...error };
+  return { line: result.line.line, ...requestOf(result), ...error };
 }
 
 function requestOf({ line: { request } }: LineResult): Record<string, unknown> {

@@ -40,6 +40,16 @@ describe("a reported refusal", () => {
     expect(err.join("\n")).toContain(`error: this and that (${code})\n  fix: ${FIXES[code]}`);
   });
 
+  test("names the fix that it knows itself before the one of its code", () => {
+    const error = new DomainError("outcome_unknown", "this and that", {
+      details: { fix: "do so" },
+    });
+    expect(report(error, false).err).toEqual([
+      "error: this and that (outcome_unknown)\n  fix: do so",
+    ]);
+    expect(JSON.parse(report(error, true).out.join(""))).toMatchObject({ fix: "do so" });
+  });
+
   test("is usage where the command wasn't understood", () => {
     const thrown = new CommanderError(1, "commander.unknownOption", "error: unknown option '--x'");
     expect(report(thrown, false)).toMatchObject({ exit: 2 });
