@@ -253,23 +253,15 @@ test("what is forgotten while a file runs is its line's error, and the other lin
   await forget(paymentId, lost.key);
   const path = join(directory, `${lost.key}.jsonl`);
   writeFileSync(path, `${JSON.stringify(lost)}\n${JSON.stringify(kept)}\n`);
-<<<<<<< HEAD
-  const lines: unknown[] = [];
-=======
   const lines: { line: number }[] = [];
->>>>>>> forgotten
   const exit = await runPaymentsFile({
     path,
     settings: loadSettings({ env, cwd: "/absent" }),
     isJson: true,
-<<<<<<< HEAD
-    output: { out: (line) => lines.push(JSON.parse(line)), err: () => undefined },
-=======
     output: {
       out: (line) => lines.push(JSON.parse(line) as { line: number }),
       err: () => undefined,
     },
->>>>>>> forgotten
     books: {
       // As it was when the line was asked.
       isRecorded: async () => await Promise.resolve(true),
@@ -277,12 +269,8 @@ test("what is forgotten while a file runs is its line's error, and the other lin
     },
   });
   expect(exit).toBe(7);
-<<<<<<< HEAD
-  expect(lines).toMatchObject([
-=======
   // Each line is told when it is done.
   expect(lines.sort((one, other) => one.line - other.line)).toMatchObject([
->>>>>>> forgotten
     { line: 1, error: { code: "outcome_unknown", paymentId } },
     { line: 2, status: "authorized", replayed: true },
   ]);
