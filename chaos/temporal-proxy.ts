@@ -49,7 +49,7 @@ function upwardOf(session: ServerHttp2Session, authority: string): () => ClientH
       if (current === opened) current = null;
     });
     opened.on("error", () => undefined);
-    const end = (): void => void opened.destroy();
+    const end = (): void => opened.destroy();
     session.once("close", end);
     opened.once("close", () => {
       session.off("close", end);

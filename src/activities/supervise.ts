@@ -23,6 +23,9 @@ import { expirePayment } from "./end-authorization.ts";
 export interface SupervisionInput {
   /** Where the last run's look at waiting authorizations ended. */
   readonly after?: string;
+  /** The same of its looks at payments that are due and at refunds, which reach their ends in one run but after a long outage. */
+  readonly dueAfter?: string;
+  readonly refundsAfter?: string;
   /** The same of its look at the runs of manual payments, as an ISO 8601 start time; from the newest where there is none. */
   readonly runsBefore?: string;
 }
@@ -45,6 +48,8 @@ export interface SupervisionSummary {
   readonly firstFailure: string | null;
   /** For the next run. */
   readonly after: string;
+  readonly dueAfter: string;
+  readonly refundsAfter: string;
   readonly runsBefore: string | null;
 }
 
@@ -97,7 +102,8 @@ export function createSupervisorActivities(
 ): SupervisorActivities {
   const { database, startRelays, startPayment, startRefund } = dependencies;
   return {
-    async startMissing({ after = FIRST_ID, runsBefore } = {}) {
+    async startMissing(input = {}) {
+      const { after = FIRST_ID, dueAfter = FIRST_ID, refundsAfter = FIRST_ID, runsBefore } = input;
       const attempts = new Attempts();
       const tally = { workflowsStarted: 0, messagesTakenUp: 0, overdue: 0, expired: 0 };
       const overdue: RecordedPayment[] = [];
@@ -106,7 +112,7 @@ export function createSupervisorActivities(
         late: readonly Late<Recorded>[],
         start: (recorded: Recorded) => Promise<boolean>,
       ): Promise<void> => {
-        for (const { recorded, lost } of late) {
+        await eachInTurn(late, async ({ recorded, lost }) => {
           const hasStarted = await attempts.make(async () => await start(recorded));
           if (hasStarted === true) tally.workflowsStarted += 1;
           for (const message of lost) {
@@ -115,7 +121,7 @@ export function createSupervisorActivities(
             );
             if (isTaken === true) tally.messagesTakenUp += 1;
           }
-        }
+        });
       };
       const payments = async (due: boolean, from: string): Promise<Walk> =>
         await walk(from, async (page) => {
@@ -136,10 +142,10 @@ export function createSupervisorActivities(
           }
           return late.map(({ recorded }) => recorded.paymentId);
         });
-      const due = await payments(true, FIRST_ID);
+      const due = await payments(true, dueAfter);
       // Thousands may wait for days, and each costs a call: a run looks at a part of them.
       const waiting = await payments(false, after);
-      const refunds = await walk(FIRST_ID, async (page) => {
+      const refunds = await walk(refundsAfter, async (page) => {
         const late = await lateRefunds(database, page);
         await takeUp(late, startRefund);
         return late.map(({ recorded }) => recorded.refundId);
@@ -158,6 +164,8 @@ export function createSupervisorActivities(
         failed,
         firstFailure,
         after: waiting.after,
+        dueAfter: due.after,
+        refundsAfter: refunds.after,
         runsBefore: manual.runsBefore,
       };
     },
@@ -176,25 +184,31 @@ async function markAll(
   }: { attempts: Attempts; markOverdue: SupervisionDependencies["markOverdue"] },
 ): Promise<void> {
   const endsAtMs = Date.now() + MARKING_MS_MAX;
-  const inTurn = pLimit(MARKED_AT_A_TIME);
   const first = Math.floor(Math.random() * overdue.length);
-  await Promise.all(
-    [...overdue.slice(first), ...overdue.slice(0, first)].map(
-      async (payment) =>
-        await inTurn(async () => {
-          if (Date.now() >= endsAtMs) return;
-          await attempts.note(async () => await markOverdue(payment));
-        }),
-    ),
-  );
+  await eachInTurn([...overdue.slice(first), ...overdue.slice(0, first)], async (payment) => {
+    if (Date.now() >= endsAtMs) return;
+    await attempts.note(async () => await markOverdue(payment));
+  });
 }
 
-const MARKED_AT_A_TIME = 8;
 /** Of the minute that a run has; the calls that are under way then end within seconds. */
 const MARKING_MS_MAX = 15_000;
 
 /** Without the message's id nobody believes it, and every run looks for itself. */
 const LOOK: LedgerDecision = { status: "failed", failureCode: null, messageId: null };
+
+/** So many calls to Temporal at a time: one after the other, an hour's outage leaves more than a minute's work. */
+async function eachInTurn<Item>(
+  items: readonly Item[],
+  work: (item: Item) => Promise<void>,
+): Promise<void> {
+  const inTurn = pLimit(CALLS_AT_A_TIME);
+  await Promise.all(items.map(async (item) => await inTurn(async () => await work(item))));
+}
+
+const CALLS_AT_A_TIME = 8;
+/** Three walks, what is told and what is marked share the minute that a run has. */
+const WALK_MS_MAX = 10_000;
 
 interface Walk {
   readonly count: number;
@@ -206,9 +220,10 @@ async function walk(
   from: string,
   visit: (page: LatePage) => Promise<readonly string[]>,
 ): Promise<Walk> {
+  const endsAtMs = Date.now() + WALK_MS_MAX;
   let count = 0;
   let after = from;
-  for (let page = 0; page < PAGES_MAX; page += 1) {
+  for (let page = 0; page < PAGES_MAX && Date.now() < endsAtMs; page += 1) {
     const ids = await visit({ olderThanSeconds: LATE_AFTER_SECONDS, after, limit: PAGE_ROWS });
     count += ids.length;
     const last = ids.at(-1);

@@ -15,6 +15,8 @@ export async function supervisor(): Promise<SupervisionSummary> {
   const last = workflowInfo().lastResult as Partial<SupervisionSummary> | undefined;
   return await startMissing({
     ...(last?.after === undefined ? {} : { after: last.after }),
+    ...(last?.dueAfter === undefined ? {} : { dueAfter: last.dueAfter }),
+    ...(last?.refundsAfter === undefined ? {} : { refundsAfter: last.refundsAfter }),
     ...(typeof last?.runsBefore === "string" ? { runsBefore: last.runsBefore } : {}),
   });
 }

@@ -100,6 +100,19 @@ describe("startMissing", () => {
     expect(summary.after).toBe("00000000-0000-0000-0000-000000000000");
   });
 
+  test("goes on after what is due where the last run's time was over, and begins again at the end", async () => {
+    const before = await made("automatic", 1);
+    const after = await made("automatic", 1);
+    const { startMissing, started } = supervisorOf();
+    const summary = await startMissing({ dueAfter: before });
+    expect(started).toContain(after);
+    expect(started).not.toContain(before);
+    expect([summary.dueAfter, summary.refundsAfter]).toEqual([
+      "00000000-0000-0000-0000-000000000000",
+      "00000000-0000-0000-0000-000000000000",
+    ]);
+  });
+
   test("tells a workflow that still runs how its payment ended, and one whose payment is open nothing", async () => {
     const [ended, open] = [aPayment({ amountMinor: "1" }), aPayment({ amountMinor: "1" })];
     await recordPayment(database().app, ended);
