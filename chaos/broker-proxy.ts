@@ -82,6 +82,7 @@ async function publish({ handling, body, fault }: Call): Promise<Answer | null> 
   count(context, kept, answer);
   if (isGone || (await context.reach("before", "ack")) === "drop") return null;
   if (!isHalved) return answer;
+  if (fault.kind === "swallowHalf") context.traffic.swallowed += batch.length - kept.length;
   return { ...answer, body: withOthers(answer.body, batch.slice(kept.length), fault) };
 }
 

@@ -65,7 +65,7 @@ export function plants(): Plant[] {
     {
       scenario: planted(
         "inbox-outside-transaction",
-        "the ledger keeps that it has a message, and its booking isn't committed",
+        "the inbox's guard is dropped: the ledger keeps that it has a message, and its booking isn't committed",
         inboxWithoutBooking,
       ),
       expects: "pending instead of settled",
@@ -78,7 +78,14 @@ export function plants(): Plant[] {
           traffic.brokerFault = ({ action }) =>
             action === "PublishBatch" ? { kind: "swallowHalf" } : null;
           fault();
-          await pause(PLANTED_MS, signal);
+          const before = traffic.swallowed;
+          for (
+            const endsAt = Date.now() + SWALLOW_MS_MAX;
+            Date.now() < endsAt && !signal.aborted;
+          ) {
+            await pause(PLANTED_MS, signal);
+            if (traffic.swallowed > before) break;
+          }
           traffic.brokerFault = () => null;
         },
       ),
@@ -115,6 +122,7 @@ export function plants(): Plant[] {
 }
 
 const PLANTED_MS = 2_500;
+const SWALLOW_MS_MAX = 30_000;
 const UNAVAILABLE = 14;
 
 function planted(name: string, about: string, play: (stage: Stage) => Promise<void>): Scenario {

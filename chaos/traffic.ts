@@ -12,6 +12,8 @@ export class Traffic {
   temporalFault: (call: TemporalCall) => TemporalFault | null = () => null;
   /** Changes a statement on its way to PostgreSQL; a named one only where a session parses it. */
   rewriteSql: (sql: string) => string = (sql) => sql;
+  /** Events that a planted fault kept from the broker, which a batch of one never loses. */
+  swallowed = 0;
   /** Path of the ledger's queue: what a planted fault deletes from. */
   queuePath = "";
 

@@ -145,7 +145,7 @@ describe("a request that no worker could answer", () => {
       merchant,
       idempotencyKey: `number-${paymentId}`,
       requestId: "r",
-      fingerprint: "f",
+      fingerprint: "f".repeat(64),
       notAfter: new Date(Date.now() + 10_000).toISOString(),
       amountMinor: 12,
       currency: null,
