@@ -1,7 +1,7 @@
 import { runAcceptSuite } from "./accept.ts";
 import { runCostSuite } from "./cost.ts";
 import { runGrowthSuite } from "./growth.ts";
-import { readOptions } from "./options.ts";
+import { UsageError, readOptions } from "./options.ts";
 import { runProcessSuite } from "./process.ts";
 import { runProfileSuite } from "./profile.ts";
 import { runRelaySuite } from "./relay/suite.ts";
@@ -14,9 +14,13 @@ import { runVerifySuite } from "./verify.ts";
  * word `accept`. docs/benchmarks.md says what each figure is and what it was.
  */
 let exitCode = 0;
+const told = (error: unknown): string => {
+  if (error instanceof UsageError) return error.message;
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+};
 const fail = (error: unknown): void => {
-  exitCode = 1;
-  process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
+  exitCode = error instanceof UsageError ? 2 : 1;
+  process.stderr.write(`${told(error)}\n`);
 };
 // A promise that nobody waited for is a figure that nobody should believe.
 process.on("unhandledRejection", fail);

@@ -36,21 +36,16 @@ const ROUNDS = 5;
 /** Fewer say nothing about the spread. */
 const ROUNDS_MIN = 3;
 
-/** @throws Error with the usage in its message */
+/** Says what is wrong and how the command is used, without a stack. */
+export class UsageError extends Error {
+  constructor(problem: string) {
+    super(`${problem}\n${USAGE}`);
+  }
+}
+
+/** @throws UsageError */
 export function readOptions(args: readonly string[]): BenchOptions {
-  const { values, positionals } = parseArgs({
-    args: [...args],
-    allowPositionals: true,
-    options: {
-      json: { type: "boolean", default: false },
-      rounds: { type: "string", default: String(ROUNDS) },
-      events: { type: "string", default: "5000" },
-      rows: { type: "string", default: "5000000" },
-      "held-seconds": { type: "string", default: "60" },
-      payments: { type: "string", default: "1000000" },
-      only: { type: "string", default: RELAY_PARTS.join(",") },
-    },
-  });
+  const { values, positionals } = parse(args);
   return {
     suite: oneOf(SUITES, positionals[0] ?? "accept"),
     isJson: values.json,
@@ -63,10 +58,30 @@ export function readOptions(args: readonly string[]): BenchOptions {
   };
 }
 
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        json: { type: "boolean", default: false },
+        rounds: { type: "string", default: String(ROUNDS) },
+        events: { type: "string", default: "5000" },
+        rows: { type: "string", default: "5000000" },
+        "held-seconds": { type: "string", default: "60" },
+        payments: { type: "string", default: "1000000" },
+        only: { type: "string", default: RELAY_PARTS.join(",") },
+      },
+    });
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
+}
+
 function count(name: string, text: string): number {
   const value = Number(text);
   if (!Number.isInteger(value) || value < 1) {
-    throw new Error(`--${name} ${text}: a whole number above 0 was expected\n${USAGE}`);
+    throw new UsageError(`--${name} ${text}: a whole number above 0 was expected`);
   }
   return value;
 }
@@ -74,13 +89,13 @@ function count(name: string, text: string): number {
 /** Each of the 10,000 accounts has as many of them. */
 function tenThousands(payments: number): number {
   if (payments % 10_000 === 0) return payments;
-  throw new Error(`--payments ${payments}: a multiple of 10,000 was expected\n${USAGE}`);
+  throw new UsageError(`--payments ${payments}: a multiple of 10,000 was expected`);
 }
 
 function oneOf<Word extends string>(words: readonly Word[], given: string): Word {
   const found = words.find((word) => word === given);
   if (found !== undefined) return found;
-  throw new Error(`${given}: one of ${words.join(", ")} was expected\n${USAGE}`);
+  throw new UsageError(`${given}: one of ${words.join(", ")} was expected`);
 }
 
 const USAGE =

@@ -6,7 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { connectTemporal } from "../src/client/temporal-connection.ts";
 import { createPaymentClient } from "../src/client/payment-client.ts";
 import { closeTheBooks, fund, payUntilAnswered } from "./accept.ts";
-import { openLoop } from "./load.ts";
+import { closedLoop } from "./load.ts";
 import type { BenchOptions } from "./options.ts";
 import type { Reporter } from "./report.ts";
 import { startBenchStack } from "./stack.ts";
@@ -14,10 +14,10 @@ import type { BenchStack } from "./stack.ts";
 
 const REMIT = join(import.meta.dirname, "..", "bin", "remit.mjs");
 const READY_MS_MAX = 60_000;
-/** Before it, caches fill and code is compiled. */
-const WARM_UP_SECONDS = 30;
-const LOAD_SECONDS = 150;
-const PAYMENTS_A_SECOND = 15;
+const IN_FLIGHT = 12;
+/** Before that caches fill and code is compiled. */
+const WARM_UP_PAYMENTS = 1_000;
+const MEASURED_PAYMENTS = 3_000;
 const KIB_A_MB = 1_024;
 
 /** How long a worker takes to start, and whether its memory grows with the payments that went through it. */
@@ -58,48 +58,47 @@ async function startUpSeconds({ dataDir }: BenchStack): Promise<number> {
 }
 
 async function memorySlope({ settings, stack }: BenchStack, reporter: Reporter): Promise<void> {
+  if (process.platform !== "linux") {
+    reporter.missing("process.worker_memory_slope", "this system has no /proc");
+    return;
+  }
   const pid = stack.processes.find(({ name }) => name === "worker")?.pid ?? 0;
   const { client, close } = await connectTemporal(settings.temporal);
   const samples: Sample[] = [];
-  const since = performance.now();
+  let settled = 0;
   const sampling = setInterval(() => {
-    const seconds = (performance.now() - since) / 1_000;
-    if (seconds > WARM_UP_SECONDS) samples.push({ seconds, megabytes: rssOf(pid) });
+    if (settled > WARM_UP_PAYMENTS) samples.push({ payments: settled, megabytes: rssOf(pid) });
   }, 500);
   try {
     const payments = createPaymentClient({ client });
     await fund(payments);
-    await openLoop(async () => void (await payUntilAnswered(payments)), {
-      perSecond: PAYMENTS_A_SECOND,
-      count: PAYMENTS_A_SECOND * LOAD_SECONDS,
-    });
-  } catch (error) {
-    // Only Linux tells a process's memory so.
-    if (process.platform === "linux") throw error;
-    reporter.missing("process.worker_memory_slope", "this system has no /proc");
-    return;
+    const work = async (): Promise<void> => {
+      await payments.waitForEnd(await payUntilAnswered(payments), { timeoutMs: 60_000 });
+      settled += 1;
+    };
+    // Not at a rate: above what a machine can do the queue would be measured.
+    await closedLoop(work, { inFlight: IN_FLIGHT, count: WARM_UP_PAYMENTS + MEASURED_PAYMENTS });
   } finally {
     clearInterval(sampling);
     await close();
   }
   const { slope, error } = lineThrough(samples);
-  const perThousand = 1_000 / PAYMENTS_A_SECOND;
   reporter.figure({
     name: "process.worker_memory",
     unit: "MB",
     rounds: samples.map(({ megabytes }) => megabytes),
-    details: { payments: PAYMENTS_A_SECOND * LOAD_SECONDS },
+    details: { payments: MEASURED_PAYMENTS },
   });
   reporter.figure({
     name: "process.worker_memory_slope",
     unit: "MB",
-    rounds: [slope * perThousand],
-    details: { per: "1,000 payments", standardError: error * perThousand },
+    rounds: [1_000 * slope],
+    details: { per: "1,000 payments", standardError: 1_000 * error },
   });
 }
 
 interface Sample {
-  readonly seconds: number;
+  readonly payments: number;
   readonly megabytes: number;
 }
 
@@ -108,13 +107,13 @@ function rssOf(pid: number): number {
   return Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? 0) / KIB_A_MB;
 }
 
-/** Least squares: MB a second, and how sure that is. */
+/** Least squares: MB a payment, and how sure that is. */
 function lineThrough(samples: readonly Sample[]): { slope: number; error: number } {
   const mean = (of: (sample: Sample) => number): number =>
     samples.reduce((sum, sample) => sum + of(sample), 0) / samples.length;
-  const [x, y] = [mean(({ seconds }) => seconds), mean(({ megabytes }) => megabytes)];
-  const spread = mean(({ seconds }) => (seconds - x) ** 2);
-  const slope = mean(({ seconds, megabytes }) => (seconds - x) * (megabytes - y)) / spread;
-  const rest = mean(({ seconds, megabytes }) => (megabytes - y - slope * (seconds - x)) ** 2);
+  const [x, y] = [mean(({ payments }) => payments), mean(({ megabytes }) => megabytes)];
+  const spread = mean(({ payments }) => (payments - x) ** 2);
+  const slope = mean(({ payments, megabytes }) => (payments - x) * (megabytes - y)) / spread;
+  const rest = mean(({ payments, megabytes }) => (megabytes - y - slope * (payments - x)) ** 2);
   return { slope, error: Math.sqrt(rest / spread / samples.length) };
 }
