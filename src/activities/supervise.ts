@@ -26,8 +26,9 @@ export interface SupervisionInput {
   /** The same of its looks at payments that are due and at refunds, which reach their ends in one run but after a long outage. */
   readonly dueAfter?: string;
   readonly refundsAfter?: string;
-  /** The same of its look at the runs of manual payments, as an ISO 8601 start time; from the newest where there is none. */
-  readonly runsBefore?: string;
+  /** The same of its looks at short runs and at those of manual payments, as ISO 8601 start times; from the newest where there is none. */
+  readonly shortRunsBefore?: string;
+  readonly manualRunsBefore?: string;
 }
 
 export interface SupervisionSummary {
@@ -50,7 +51,8 @@ export interface SupervisionSummary {
   readonly after: string;
   readonly dueAfter: string;
   readonly refundsAfter: string;
-  readonly runsBefore: string | null;
+  readonly shortRunsBefore: string | null;
+  readonly manualRunsBefore: string | null;
 }
 
 export interface SupervisionDependencies {
@@ -65,20 +67,19 @@ export interface SupervisionDependencies {
   readonly markOverdue: (payment: RecordedPayment) => Promise<void>;
   /** Starts the booking of a message whose delivery, or whose workflow, was lost; harmless where it still comes. */
   readonly startLedgerEntry: (message: LostMessage) => Promise<boolean>;
-  /** Keys of the short workflows that have run for longer than they should. */
-  readonly longRuns: (input: { olderThanSeconds: number }) => Promise<LongRuns>;
-  /** A page of the manual payments' runs that were started before, the newest first. */
-  readonly manualRuns: (input: { startedBefore: Date; limit: number }) => Promise<RunsPage>;
+  /** A page of the runs that were started before, the newest first: those of automatic payments and of refunds. */
+  readonly shortRuns: ListRuns;
+  /** The same of manual payments. */
+  readonly manualRuns: ListRuns;
   readonly signalDecision: (workflowId: string, decision: LedgerDecision) => Promise<void>;
 }
 
-export interface LongRuns {
+export type ListRuns = (input: { startedBefore: Date; limit: number }) => Promise<RunsPage>;
+
+/** Whose runs they are. */
+export interface RunsPage {
   readonly payments: readonly Key[];
   readonly refunds: readonly Key[];
-}
-
-export interface RunsPage {
-  readonly keys: readonly Key[];
   /** Where the next page begins; null where this one reached the end. */
   readonly goOnBefore: Date | null;
 }
@@ -103,7 +104,7 @@ export function createSupervisorActivities(
   const { database, startRelays, startPayment, startRefund } = dependencies;
   return {
     async startMissing(input = {}) {
-      const { after = FIRST_ID, dueAfter = FIRST_ID, refundsAfter = FIRST_ID, runsBefore } = input;
+      const { after = FIRST_ID, dueAfter = FIRST_ID, refundsAfter = FIRST_ID } = input;
       const attempts = new Attempts();
       const tally = { workflowsStarted: 0, messagesTakenUp: 0, overdue: 0, expired: 0 };
       const overdue: RecordedPayment[] = [];
@@ -150,48 +151,60 @@ export function createSupervisorActivities(
         await takeUp(late, startRefund);
         return late.map(({ recorded }) => recorded.refundId);
       });
-      const told = await attempts.make(async () => await tellEnded(dependencies));
-      const manual = await tellForgotten(dependencies, { attempts, runsBefore });
-      await markAll(overdue, { attempts, markOverdue: dependencies.markOverdue });
+      const { shortRuns, manualRuns } = dependencies;
+      const tell = async (list: ListRuns, before: string | undefined): Promise<Told> =>
+        await tellRuns(dependencies, { list, before, attempts });
+      const short = await tell(shortRuns, input.shortRunsBefore);
+      const manual = await tell(manualRuns, input.manualRunsBefore);
+      const { markOverdue } = dependencies;
+      await tellEach(overdue, { attempts, withinMs: MARKING_MS_MAX, tell: markOverdue });
       const { failed, firstFailure } = attempts;
       return {
         relays: relays ?? 0,
         openPayments: due.count + waiting.count,
         openRefunds: refunds.count,
         ...tally,
-        runsTold: (told?.told ?? 0) + manual.lost,
-        runsLost: (told?.lost ?? 0) + manual.lost,
+        runsTold: short.told + manual.told,
+        runsLost: short.lost + manual.lost,
         failed,
         firstFailure,
         after: waiting.after,
         dueAfter: due.after,
         refundsAfter: refunds.after,
-        runsBefore: manual.runsBefore,
+        shortRunsBefore: short.before,
+        manualRunsBefore: manual.before,
       };
     },
   };
 }
 
 /**
- * Last, some at a time and within a budget: a run that nobody works on takes a call's whole time to say nothing, and what
- * is marked later is only shown later. Each run begins elsewhere, so that none is left out for ever.
+ * Some at a time and within a budget: a run that nobody works on takes a call's whole time to say nothing, and what is
+ * told later is only known later. Each look begins elsewhere, so that none is left out for ever.
  */
-async function markAll(
-  overdue: readonly RecordedPayment[],
+async function tellEach<Item>(
+  items: readonly Item[],
   {
     attempts,
-    markOverdue,
-  }: { attempts: Attempts; markOverdue: SupervisionDependencies["markOverdue"] },
-): Promise<void> {
-  const endsAtMs = Date.now() + MARKING_MS_MAX;
-  const first = Math.floor(Math.random() * overdue.length);
-  await eachInTurn([...overdue.slice(first), ...overdue.slice(0, first)], async (payment) => {
+    withinMs,
+    tell,
+  }: { attempts: Attempts; withinMs: number; tell: (item: Item) => Promise<void> },
+): Promise<number> {
+  const endsAtMs = Date.now() + withinMs;
+  const first = Math.floor(Math.random() * items.length);
+  let told = 0;
+  await eachInTurn([...items.slice(first), ...items.slice(0, first)], async (item) => {
     if (Date.now() >= endsAtMs) return;
-    await attempts.note(async () => await markOverdue(payment));
+    await attempts.note(async () => {
+      await tell(item);
+      told += 1;
+    });
   });
+  return told;
 }
 
 /** Of the minute that a run has; the calls that are under way then end within seconds. */
+const HINTS_MS_MAX = 5_000;
 const MARKING_MS_MAX = 15_000;
 
 /** Without the message's id nobody believes it, and every run looks for itself. */
@@ -207,7 +220,7 @@ async function eachInTurn<Item>(
 }
 
 const CALLS_AT_A_TIME = 8;
-/** Three walks, what is told and what is marked share the minute that a run has. */
+/** Three walks, what is told and what is marked share the time that a run has. */
 const WALK_MS_MAX = 10_000;
 
 interface Walk {
@@ -233,57 +246,62 @@ async function walk(
   return { count, after };
 }
 
-/**
- * A hint is lost where the ledger's workflow is terminated between its commit and the signal; and where PostgreSQL has
- * forgotten what a run recorded (a failover without synchronous replication), no ledger will ever send one.
- */
-async function tellEnded({
-  database,
-  longRuns,
-  signalDecision,
-}: SupervisionDependencies): Promise<{ told: number; lost: number }> {
-  const { payments, refunds } = await longRuns({ olderThanSeconds: LATE_AFTER_SECONDS });
-  const ended = payments.length === 0 ? [] : await endedPayments(database, payments);
-  const endedParts = refunds.length === 0 ? [] : await endedRefunds(database, refunds);
-  for (const { status, failureCode, ...key } of ended) {
-    await signalDecision(workflowIds.payment(key), { status, failureCode, messageId: null });
-  }
-  for (const { status, failureCode, ...key } of endedParts) {
-    await signalDecision(workflowIds.refund(key), { status, failureCode, messageId: null });
-  }
-  const waiting = [
-    ...(await unrecordedKeys(database, payments)).map(workflowIds.payment),
-    ...(await unrecordedKeys(database, refunds)).map(workflowIds.refund),
-  ];
-  for (const workflowId of waiting) await signalDecision(workflowId, LOOK);
-  return { told: ended.length + endedParts.length + waiting.length, lost: waiting.length };
+/** Thousands of authorizations may rightly wait for days: a run of the supervisor looks at so many, and the next one goes on. */
+const RUNS_MAX = 2_000;
+
+interface Told {
+  readonly told: number;
+  readonly lost: number;
+  readonly before: string | null;
 }
 
-/** Thousands of authorizations may rightly wait for days: a run looks at so many, and the next one goes on. */
-const MANUAL_RUNS_MAX = 2_000;
-
 /**
- * The run of a manual payment that PostgreSQL has forgotten would wait until its expiry, and answer repeats as if the money
- * were held.
+ * A hint is lost where the ledger's workflow is terminated between its commit and the signal; and where PostgreSQL has
+ * forgotten what a run recorded (a failover without synchronous replication), no ledger will ever send one: that run would
+ * wait, a manual payment's until its expiry, and answer repeats as if the money were held.
  */
-async function tellForgotten(
-  { database, manualRuns, signalDecision }: SupervisionDependencies,
-  { attempts, runsBefore = null }: { attempts: Attempts; runsBefore: string | null | undefined },
-): Promise<{ lost: number; runsBefore: string | null }> {
-  const page = await attempts.make(async () => {
-    // A younger one may be about to record its payment.
+async function tellRuns(
+  { database, signalDecision }: SupervisionDependencies,
+  { list, before, attempts }: { list: ListRuns; before: string | undefined; attempts: Attempts },
+): Promise<Told> {
+  const found = await attempts.make(async () => {
+    // A younger one may be about to record its payment, or to hear of its end.
     const youngest = Date.now() - LATE_AFTER_SECONDS * 1_000;
-    const startedBefore = new Date(runsBefore ?? youngest);
-    const { keys, goOnBefore } = await manualRuns({ startedBefore, limit: MANUAL_RUNS_MAX });
-    return { forgotten: await unrecordedKeys(database, keys), goOnBefore };
+    const startedBefore = new Date(before ?? youngest);
+    const { payments, refunds, goOnBefore } = await list({ startedBefore, limit: RUNS_MAX });
+    const ended = [
+      ...idsOf(workflowIds.payment, await endedPayments(database, payments)),
+      ...idsOf(workflowIds.refund, await endedRefunds(database, refunds)),
+    ];
+    const lost = [
+      ...(await unrecordedKeys(database, payments)).map(workflowIds.payment),
+      ...(await unrecordedKeys(database, refunds)).map(workflowIds.refund),
+    ];
+    return { ended, lost, goOnBefore };
   });
-  if (page === undefined) return { lost: 0, runsBefore };
-  let lost = 0;
-  for (const key of page.forgotten) {
-    await attempts.make(async () => {
-      await signalDecision(workflowIds.payment(key), LOOK);
-      lost += 1;
-    });
-  }
-  return { lost, runsBefore: page.goOnBefore?.toISOString() ?? null };
+  if (found === undefined) return { told: 0, lost: 0, before: before ?? null };
+  const { ended, lost, goOnBefore } = found;
+  let lostRuns = 0;
+  const hints: Hint[] = [...ended, ...lost.map((workflowId): Hint => [workflowId, LOOK])];
+  const told = await tellEach(hints, {
+    attempts,
+    withinMs: HINTS_MS_MAX,
+    tell: async ([workflowId, decision]) => {
+      await signalDecision(workflowId, decision);
+      if (decision === LOOK) lostRuns += 1;
+    },
+  });
+  return { told, lost: lostRuns, before: goOnBefore?.toISOString() ?? null };
+}
+
+type Hint = readonly [workflowId: string, decision: LedgerDecision];
+
+function idsOf(
+  idOf: (key: Key) => string,
+  ended: readonly (Key & Pick<LedgerDecision, "status" | "failureCode">)[],
+): Hint[] {
+  return ended.map(({ status, failureCode, ...key }) => [
+    idOf(key),
+    { status, failureCode, messageId: null },
+  ]);
 }

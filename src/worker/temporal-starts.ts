@@ -1,6 +1,6 @@
 import { WorkflowExecutionAlreadyStartedError, WorkflowNotFoundError } from "@temporalio/client";
 import type { Client, WorkflowExecutionDescription } from "@temporalio/client";
-import type { LongRuns, RunsPage } from "../activities/supervise.ts";
+import type { ListRuns, RunsPage } from "../activities/supervise.ts";
 import type { Key, RecordedPayment, RecordedRefund } from "../database/supervision-queries.ts";
 import { keyOfWorkflowId, workflowIds } from "../domain/ids.ts";
 import type { IncomingMessage } from "../messaging/envelope.ts";
@@ -21,10 +21,9 @@ export interface TemporalStarts {
   readonly startPayment: (payment: RecordedPayment) => Promise<boolean>;
   readonly startRefund: (refund: RecordedRefund) => Promise<boolean>;
   readonly markOverdue: (payment: RecordedPayment) => Promise<void>;
-  /** The short workflows that have run for longer; visibility is eventually consistent, so a run may come late. */
-  readonly longRuns: (input: { olderThanSeconds: number }) => Promise<LongRuns>;
-  /** A page of the manual payments' runs that were started before, the newest first. */
-  readonly manualRuns: (input: { startedBefore: Date; limit: number }) => Promise<RunsPage>;
+  /** The open runs that were started before, the newest first; visibility is eventually consistent, so a run may come late. */
+  readonly shortRuns: ListRuns;
+  readonly manualRuns: ListRuns;
 }
 
 /** Shorter than the default 10 s, so that a worker's kill -9 costs a payment half of that. */
@@ -59,8 +58,12 @@ export function createTemporalStarts(client: Client): TemporalStarts {
     startPayment: async (payment) => await bounded(async () => await adoptPayment(client, payment)),
     startRefund: async (refund) => await adoptRefund(client, bounded, refund),
     markOverdue: async (payment) => await markOverdue(client, bounded, payment),
-    longRuns: async (input) => await bounded(async () => await longRuns(client, input)),
-    manualRuns: async (input) => await bounded(async () => await manualRuns(client, input)),
+    shortRuns: async (input) =>
+      await bounded(
+        async () => await openRuns(client, [WORKFLOW_TYPES.payment, WORKFLOW_TYPES.refund], input),
+      ),
+    manualRuns: async (input) =>
+      await bounded(async () => await openRuns(client, [WORKFLOW_TYPES.manualPayment], input)),
   };
 }
 
@@ -222,48 +225,28 @@ async function startUnlessThere(start: () => Promise<unknown>): Promise<boolean>
   }
 }
 
-/** More than so many are found by the next runs. */
-const LONG_RUNS_MAX = 500;
-
-async function longRuns(
-  client: Client,
-  { olderThanSeconds }: { olderThanSeconds: number },
-): Promise<LongRuns> {
-  const before = new Date(Date.now() - olderThanSeconds * 1_000).toISOString();
-  const types = `WorkflowType IN ('${WORKFLOW_TYPES.payment}', '${WORKFLOW_TYPES.refund}')`;
-  const query = `${types} AND ExecutionStatus = 'Running' AND StartTime < '${before}'`;
-  const found = { payments: [] as Key[], refunds: [] as Key[] };
-  for await (const { workflowId, type } of client.workflow.list({
-    query,
-    pageSize: LONG_RUNS_MAX,
-  })) {
-    const key = keyOfWorkflowId(workflowId);
-    if (key === null) continue;
-    (type === WORKFLOW_TYPES.refund ? found.refunds : found.payments).push(key);
-    if (found.payments.length + found.refunds.length >= LONG_RUNS_MAX) break;
-  }
-  return found;
-}
-
 /** Temporal's own limit of a call. */
 const LISTED_AT_A_TIME_MAX = 1_000;
 
-async function manualRuns(
+async function openRuns(
   client: Client,
-  { startedBefore, limit }: { startedBefore: Date; limit: number },
+  types: readonly string[],
+  { startedBefore, limit }: Parameters<ListRuns>[0],
 ): Promise<RunsPage> {
-  const type = `WorkflowType = '${WORKFLOW_TYPES.manualPayment}'`;
-  const query = `${type} AND ExecutionStatus = 'Running' AND StartTime < '${startedBefore.toISOString()}'`;
+  const ofTypes = `WorkflowType IN (${types.map((type) => `'${type}'`).join(", ")})`;
+  const query = `${ofTypes} AND ExecutionStatus = 'Running' AND StartTime < '${startedBefore.toISOString()}'`;
   const pageSize = Math.min(limit, LISTED_AT_A_TIME_MAX);
-  const keys: Key[] = [];
+  const [payments, refunds]: [Key[], Key[]] = [[], []];
   let seen = 0;
   // Temporal lists running workflows from the newest start to the oldest.
-  for await (const { workflowId, startTime } of client.workflow.list({ query, pageSize })) {
+  for await (const { workflowId, startTime, type } of client.workflow.list({ query, pageSize })) {
     const key = keyOfWorkflowId(workflowId);
-    if (key !== null) keys.push(key);
+    if (key !== null) (type === WORKFLOW_TYPES.refund ? refunds : payments).push(key);
     seen += 1;
     // A Date says no more than the millisecond: what is left of this one is looked at with the next page.
-    if (seen === limit) return { keys, goOnBefore: new Date(startTime.getTime() + 1) };
+    if (seen === limit) {
+      return { payments, refunds, goOnBefore: new Date(startTime.getTime() + 1) };
+    }
   }
-  return { keys, goOnBefore: null };
+  return { payments, refunds, goOnBefore: null };
 }

@@ -17,6 +17,9 @@ export async function supervisor(): Promise<SupervisionSummary> {
     ...(last?.after === undefined ? {} : { after: last.after }),
     ...(last?.dueAfter === undefined ? {} : { dueAfter: last.dueAfter }),
     ...(last?.refundsAfter === undefined ? {} : { refundsAfter: last.refundsAfter }),
-    ...(typeof last?.runsBefore === "string" ? { runsBefore: last.runsBefore } : {}),
+    ...(typeof last?.shortRunsBefore === "string" ? { shortRunsBefore: last.shortRunsBefore } : {}),
+    ...(typeof last?.manualRunsBefore === "string"
+      ? { manualRunsBefore: last.manualRunsBefore }
+      : {}),
   });
 }

@@ -305,7 +305,7 @@ describe("the supervisor", () => {
           startedBefore: isFirst ? new Date(Date.now() + 1_000) : startedBefore,
           limit: 2,
         });
-        pages.push(page.keys.length);
+        pages.push(page.payments.length);
         return page;
       },
     });
@@ -316,14 +316,15 @@ describe("the supervisor", () => {
       );
       expect(runs.count).toBe(ids.length);
     });
-    let runsBefore: string | null = null;
+    let manualRunsBefore: string | null = null;
     do {
-      const input: { runsBefore?: string } = runsBefore === null ? {} : { runsBefore };
+      const input: { manualRunsBefore?: string } =
+        manualRunsBefore === null ? {} : { manualRunsBefore };
       const summary = await startMissing(input);
       expect(summary.failed).toBe(0);
-      ({ runsBefore } = summary);
-    } while (runsBefore !== null && pages.length < 50);
-    expect(runsBefore).toBeNull();
+      ({ manualRunsBefore } = summary);
+    } while (manualRunsBefore !== null && pages.length < 50);
+    expect(manualRunsBefore).toBeNull();
     expect(ids.filter((id) => told.has(id))).toEqual([forgotten.answer.workflowId]);
     expect(pages.length).toBeGreaterThan(3);
     await untilFailed(forgotten.answer);
