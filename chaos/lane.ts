@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { setTimeout as delay } from "node:timers/promises";
 import type { PaymentAnswer, PaymentClient } from "../src/client/payment-client.ts";
 import { DomainError } from "../src/domain/errors.ts";
 import type { Asked, Oracle } from "./oracle.ts";
+import { pause } from "./pause.ts";
 import type { Random } from "./random.ts";
 
 export const CUSTOMERS = ["ann", "bob", "cleo", "dan", "eve", "fay"] as const;
@@ -19,7 +19,12 @@ export interface LaneOptions {
   readonly onAnswer?: ((ms: number) => void) | undefined;
 }
 
-const AGAIN_MS = 200;
+const AGAIN_MS_MIN = 200;
+/**
+ * Clients that come back at once keep a system that is behind from ever catching up: what it does then is for requests whose
+ * deadline has passed.
+ */
+const AGAIN_MS_MAX = 30_000;
 
 /** A client of Remit's: it writes down what it asks for, and asks until it has an answer. */
 export class Lane {
@@ -144,7 +149,8 @@ export class Lane {
   /** The same request with the same key until there is an answer; a refusal is one, and none of ours may be refused. */
   async #untilAnswered<Answer>(key: string, ask: () => Promise<Answer>): Promise<Answer | null> {
     const { giveUp, oracle } = this.#options;
-    while (!giveUp.aborted) {
+    for (let unanswered = 0; !giveUp.aborted; unanswered += 1) {
+      if (unanswered > 0) await pause(backOffMs(unanswered), giveUp);
       try {
         return await ask();
       } catch (error) {
@@ -154,7 +160,6 @@ export class Lane {
           return null;
         }
       }
-      await delay(AGAIN_MS);
     }
     return null;
   }
@@ -162,6 +167,12 @@ export class Lane {
 
 const END_MS_MAX = 20_000;
 const REPEATABLE = new Set(["outcome_unknown", "temporal_unreachable", "wait_timeout"]);
+
+/** Not drawn from the seed: how often a client has to ask is no part of what is repeated by it. */
+function backOffMs(unanswered: number): number {
+  const ceiling = Math.min(AGAIN_MS_MIN * 2 ** unanswered, AGAIN_MS_MAX);
+  return AGAIN_MS_MIN + Math.random() * ceiling;
+}
 
 function handleOf({
   paymentId,

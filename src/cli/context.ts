@@ -26,8 +26,13 @@ export interface CommandContext {
 }
 
 /** What `--json` and `--data-dir` say, wherever on the line they stand. */
-export function contextOf(command: Command, output: Output = processOutput): CommandContext {
+export function contextOf(command: Command): CommandContext {
   const { json, dataDir } = command.optsWithGlobals<{ json?: boolean; dataDir?: string }>();
+  const streams = command.configureOutput();
+  const output: Output = {
+    out: (line) => streams.writeOut?.(`${line}\n`),
+    err: (line) => streams.writeErr?.(`${line}\n`),
+  };
   const isJson = json === true;
   return {
     output,

@@ -27,7 +27,7 @@ export async function runCommandLine(
 ): Promise<number> {
   const isJson = words.includes("--json");
   try {
-    await createProgram().parseAsync(words, { from: "user" });
+    await createProgram(output).parseAsync(words, { from: "user" });
     return Number(process.exitCode ?? 0);
   } catch (error) {
     // Commander throws for --help and --version, too.
@@ -37,15 +37,19 @@ export async function runCommandLine(
 }
 
 /** The whole `remit` command. */
-export function createProgram(): Command {
+export function createProgram(output: Output = processOutput): Command {
   const program = new Command("remit")
     .description("Payments that can't be lost or doubled.")
     .version(packageVersion())
     .option("--data-dir <dir>", "the folder of a running stack (.remit)")
     .option("--json", "print data as JSON, and an error as an RFC 9457 document")
     .exitOverride()
-    // A wrong word is reported by us, with its code, like every other refusal.
-    .configureOutput({ outputError: () => undefined })
+    .configureOutput({
+      writeOut: (text) => output.out(text.replace(/\n$/, "")),
+      writeErr: (text) => output.err(text.replace(/\n$/, "")),
+      // A wrong word is reported by us, with its code, like every other refusal.
+      outputError: () => undefined,
+    })
     .addHelpText("after", "\nStart here:\n  $ npm start\n  $ remit demo");
   for (const register of REGISTERS) register(program);
   return program;

@@ -38,7 +38,13 @@ async function holdAccount(accountId: string): Promise<{ end: () => Promise<void
   await client.connect();
   await client.query("BEGIN");
   await client.query("SELECT FROM remit.accounts WHERE id = $1 FOR NO KEY UPDATE", [accountId]);
-  return { end: async () => await client.end() };
+  return {
+    end: async () => {
+      // Answered, the lock is gone; the end of a connection is noticed later.
+      await client.query("ROLLBACK");
+      await client.end();
+    },
+  };
 }
 
 async function untilBothWait(): Promise<void> {

@@ -18,7 +18,8 @@ export async function counterexample<Input>(
       seed: SEED,
     },
   );
-  return run.failed ? ((await fc.asyncDefaultReportMessage(run)) ?? "failed") : "";
+  if (!run.failed) return "";
+  return `${await fc.asyncDefaultReportMessage(run)}\n${String(run.errorInstance)}`;
 }
 
 /** Every kind of character that a machine or a person may bring: controls, quotes, emoji, lone surrogates, endless ones. */

@@ -128,10 +128,14 @@ async function failed(word: Promise<string>): Promise<never> {
   throw new Error(`ended (${await word}) before it could be stopped`);
 }
 
-/** How many sessions of this database wait for a lock. */
+/**
+ * How many sessions of this database wait for a lock that another one holds. A session that has just been woken still shows
+ * the wait; nobody blocks it any more.
+ */
 export async function waitingSessions(admin: TestDatabase["admin"]): Promise<number> {
   const rows = await admin(
-    "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
+    `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+     AND cardinality(pg_blocking_pids(pid)) > 0`,
   );
   return rows.length;
 }
