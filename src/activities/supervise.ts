@@ -125,7 +125,7 @@ export function createSupervisorActivities(
         });
       };
       const payments = async (due: boolean, from: string): Promise<Walk> =>
-        await walk(from, async (page) => {
+        await walk(attempts, from, async (page) => {
           const late = await latePayments(database, {
             ...page,
             due,
@@ -146,7 +146,7 @@ export function createSupervisorActivities(
       const due = await payments(true, dueAfter);
       // Thousands may wait for days, and each costs a call: a run looks at a part of them.
       const waiting = await payments(false, after);
-      const refunds = await walk(refundsAfter, async (page) => {
+      const refunds = await walk(attempts, refundsAfter, async (page) => {
         const late = await lateRefunds(database, page);
         await takeUp(late, startRefund);
         return late.map(({ recorded }) => recorded.refundId);
@@ -229,7 +229,9 @@ interface Walk {
   readonly after: string;
 }
 
+/** What can't be read ends this walk, and no other look. */
 async function walk(
+  attempts: Attempts,
   from: string,
   visit: (page: LatePage) => Promise<readonly string[]>,
 ): Promise<Walk> {
@@ -237,7 +239,9 @@ async function walk(
   let count = 0;
   let after = from;
   for (let page = 0; page < PAGES_MAX && Date.now() < endsAtMs; page += 1) {
-    const ids = await visit({ olderThanSeconds: LATE_AFTER_SECONDS, after, limit: PAGE_ROWS });
+    const wanted = { olderThanSeconds: LATE_AFTER_SECONDS, after, limit: PAGE_ROWS };
+    const ids = await attempts.make(async () => await visit(wanted));
+    if (ids === undefined) break;
     count += ids.length;
     const last = ids.at(-1);
     if (last === undefined || ids.length < PAGE_ROWS) return { count, after: FIRST_ID };

@@ -1,3 +1,5 @@
+import { UUID_PATTERN } from "../domain/ids.ts";
+
 /** The ten invariants of docs/architecture.md. */
 export interface Invariant {
   readonly number: number;
@@ -7,6 +9,9 @@ export interface Invariant {
   /** Whether $1 is the grace time in seconds. */
   readonly usesGrace: boolean;
 }
+
+/** What an accepted capture's or refund's key says that it made; null where it names nothing, so that no word ends the look. */
+const NAMED_PART = `CASE WHEN k.outcome ->> 'partId' ~ '${UUID_PATTERN.source}' THEN (k.outcome ->> 'partId')::uuid END`;
 
 export const INVARIANTS: readonly Invariant[] = [
   {
@@ -273,14 +278,16 @@ export const INVARIANTS: readonly Invariant[] = [
         JOIN remit.ledger_transactions t ON t.message_id = i.message_id
        WHERE i.consumer = 'ledger' AND i.outcome = 'refused'
       UNION ALL
-      SELECT format('ledger transaction %s stands for message %s, which no payment sent', t.id, t.message_id)
+      SELECT format('ledger transaction %s stands for message %s, which is no event of its %s', t.id, t.message_id, t.kind)
         FROM {ledger_transactions} t
         LEFT JOIN remit.outbox o ON o.id = t.message_id
         LEFT JOIN remit.outbox_heads h
                ON h.aggregate_type = CASE t.kind WHEN 'refund' THEN 'refund' ELSE 'payment' END
               AND h.aggregate_id = CASE t.kind WHEN 'refund' THEN t.refund_id ELSE t.payment_id END::text
        WHERE o.id IS NULL AND coalesce(h.purged_version, 0) = 0
-          OR o.id IS NOT NULL AND o.aggregate_id <> CASE t.kind WHEN 'refund' THEN t.refund_id ELSE t.payment_id END::text
+          OR (o.type, o.aggregate_id) <> (CASE t.kind WHEN 'payment' THEN 'payment.created' WHEN 'capture' THEN 'payment.captured' ELSE 'refund.created' END,
+                                          CASE t.kind WHEN 'refund' THEN t.refund_id ELSE t.payment_id END::text)
+          OR t.kind = 'capture' AND o.type = 'payment.captured' AND o.payload #>> '{data,captureId}' IS DISTINCT FROM t.capture_id::text
       UNION ALL
       SELECT format('payment %s is %s and ledger transaction %s moved its money', p.id, p.status, t.id)
         FROM {ledger_transactions} t
@@ -339,8 +346,8 @@ export const INVARIANTS: readonly Invariant[] = [
       UNION ALL
       SELECT format('ledger transaction %s is a %s without the %s', t.id, t.kind, t.kind)
         FROM {ledger_transactions} t
-        LEFT JOIN remit.captures c ON c.id = t.capture_id AND c.status = 'settled'
-        LEFT JOIN remit.refunds r ON r.id = t.refund_id AND r.status = 'settled'
+        LEFT JOIN remit.captures c ON c.id = t.capture_id AND c.payment_id = t.payment_id AND c.status = 'settled'
+        LEFT JOIN remit.refunds r ON r.id = t.refund_id AND r.payment_id = t.payment_id AND r.status = 'settled'
        WHERE t.kind = 'capture' AND c.id IS NULL OR t.kind = 'refund' AND r.id IS NULL`,
   },
   {
@@ -364,27 +371,32 @@ export const INVARIANTS: readonly Invariant[] = [
         FROM {idempotency_keys} k
        WHERE k.operation IN ('capture', 'refund') AND k.outcome ->> 'decision' = 'accepted'
          AND NOT EXISTS (SELECT FROM remit.captures c JOIN remit.payments p ON p.id = c.payment_id
-                          WHERE k.operation = 'capture' AND p.merchant = k.merchant AND c.idempotency_key = k.key)
+                          WHERE k.operation = 'capture' AND p.merchant = k.merchant AND c.idempotency_key = k.key
+                            AND c.id = ${NAMED_PART} AND p.id::text = k.outcome ->> 'paymentId')
          AND NOT EXISTS (SELECT FROM remit.refunds r JOIN remit.payments p ON p.id = r.payment_id
-                          WHERE k.operation = 'refund' AND p.merchant = k.merchant AND r.idempotency_key = k.key)
+                          WHERE k.operation = 'refund' AND p.merchant = k.merchant AND r.idempotency_key = k.key
+                            AND r.id = ${NAMED_PART} AND p.id::text = k.outcome ->> 'paymentId')
       UNION ALL
       SELECT format('key %s of %s is an accepted void and payment %s is %s', k.key, k.merchant, p.id, p.status)
         FROM {idempotency_keys} k
         JOIN remit.payments p ON p.id::text = k.outcome ->> 'paymentId'
        WHERE k.operation = 'void' AND k.outcome ->> 'decision' = 'accepted' AND p.status IN ('pending', 'authorized')
       UNION ALL
-      SELECT format('%s %s has no accepted key', part.kind, part.id)
+      SELECT format('%s %s has no key that was accepted for it', part.kind, part.id)
         FROM (SELECT 'capture' AS kind, id, payment_id, idempotency_key FROM {captures}
                UNION ALL
               SELECT 'refund', id, payment_id, idempotency_key FROM {refunds}) part
         JOIN remit.payments p ON p.id = part.payment_id
        WHERE NOT EXISTS (SELECT FROM remit.idempotency_keys k
                           WHERE k.merchant = p.merchant AND k.key = part.idempotency_key AND k.operation = part.kind
-                            AND k.outcome ->> 'decision' = 'accepted')
+                            AND k.outcome ->> 'decision' = 'accepted'
+                            AND k.outcome ->> 'paymentId' = p.id::text AND k.outcome ->> 'partId' = part.id::text)
       UNION ALL
-      SELECT format('payment %s has no key', p.id)
+      SELECT format('payment %s has no key that was accepted for it', p.id)
         FROM {payments} p
-       WHERE NOT EXISTS (SELECT FROM remit.idempotency_keys k WHERE k.merchant = p.merchant AND k.key = p.idempotency_key)`,
+       WHERE NOT EXISTS (SELECT FROM remit.idempotency_keys k
+                          WHERE k.merchant = p.merchant AND k.key = p.idempotency_key AND k.operation = 'pay'
+                            AND k.outcome ->> 'decision' = 'accepted' AND k.outcome ->> 'paymentId' = p.id::text)`,
   },
 ];
 

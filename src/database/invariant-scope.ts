@@ -18,7 +18,7 @@ export function scoped(text: string, scope: Scope): string {
   return `WITH ${recentSources(scope.seconds)}\n${text.replace(SOURCE, (_, name: string) => `recent_${name}`)}`;
 }
 
-const SOURCE = /\{(\w+)\}/g;
+const SOURCE = /\{([a-z_]+)\}/g;
 
 /**
  * Each is found through an index, so that a look at minutes costs the same however much there is; the entries of a hot

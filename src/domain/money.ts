@@ -33,9 +33,13 @@ export function parseAmount({ amount, amountMinor, currency, path }: AmountInput
     : parseMinor(amountMinor, prefix);
 }
 
-/** Writes minor units in the currency's major unit, "12.50"; balances may be negative. */
+/**
+ * Writes minor units in the currency's major unit, "12.50"; balances may be negative. An amount that is there in a currency
+ * that no list of ours has (withdrawn, or written by other hands) is shown as what it is: "1250 minor units".
+ */
 export function formatMajor(amountMinor: bigint, currency: string): string {
-  const exponent = exponentOf(currency, "currency");
+  const exponent = CURRENCY_EXPONENTS.get(currency);
+  if (exponent === undefined) return `${amountMinor} minor units`;
   const sign = amountMinor < 0n ? "-" : "";
   const digits = (amountMinor < 0n ? -amountMinor : amountMinor).toString();
   if (exponent === 0) return sign + digits;

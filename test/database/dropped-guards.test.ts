@@ -1,9 +1,12 @@
 import { v7 as uuidv7 } from "uuid";
 import {
+  captureRows,
   entryRow,
   eventRow,
+  keyRow,
   paymentRows,
   refundRows,
+  settledCapture,
   transactionRows,
 } from "../support/attacks.ts";
 import type { Statement } from "../support/attempt.ts";
@@ -88,6 +91,36 @@ const REFUND_BOOKED: Guard = [
   ),
 ];
 
+const EVENT: Guard = [
+  "ledger_transactions_event_check",
+  dropTrigger("ledger_transactions_with_event", "ledger_transactions"),
+];
+
+const OWN_CAPTURE: Guard = [
+  "ledger_transactions_own_capture_check",
+  dropTrigger("ledger_transactions_with_event", "ledger_transactions"),
+];
+
+/** A capture booked for a payment that isn't its own. */
+function exchanged(payment: string, part: string): Statement[] {
+  const message = uuidv7();
+  return [
+    ["UPDATE remit.payments SET version = version + 1 WHERE id = $1", payment],
+    [
+      `INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, type, payload)
+       VALUES ($1, 'payment', $2, 'payment.captured', $3)`,
+      message,
+      payment,
+      JSON.stringify({ data: { captureId: part } }),
+    ],
+    ...transactionRows(
+      { payment, kind: "capture", part, message },
+      [ids.payer, "debit", 1_000],
+      [ids.seller, "credit", 1_000],
+    ),
+  ];
+}
+
 const anOrder = (key: string, amount: number): Statement[] =>
   paymentRows({ key, from: ids.rich, to: ids.shop, amount });
 
@@ -161,33 +194,56 @@ const CASES: Record<string, Case> = {
     invariant: 9,
   },
   "a payment booked again under another message": {
-    guards: [dropIndex("ledger_transactions_one_payment_key"), BOOKED],
+    guards: [dropIndex("ledger_transactions_one_payment_key"), BOOKED, EVENT],
     attack: () =>
       transactionRows(
-        { payment: ids.refund.payment },
+        { payment: ids.refund.payment, message: uuidv7() },
         [ids.payer, "debit", 1_000],
         [ids.seller, "credit", 1_000],
       ),
     invariant: 9,
   },
   "a capture booked again under another message": {
-    guards: [dropConstraint("ledger_transactions_capture_key", "ledger_transactions"), BOOKED],
+    guards: [
+      dropConstraint("ledger_transactions_capture_key", "ledger_transactions"),
+      BOOKED,
+      EVENT,
+    ],
     attack: () =>
       transactionRows(
-        { payment: ids.capture.payment, kind: "capture", part: ids.capture.part },
+        {
+          payment: ids.capture.payment,
+          kind: "capture",
+          part: ids.capture.part,
+          message: uuidv7(),
+        },
         [ids.payer, "debit", 1_000],
         [ids.seller, "credit", 1_000],
       ),
+    invariant: 9,
+  },
+  "captures booked for each other's payment, with events that name them so": {
+    guards: [CAPTURE_BOOKED, OWN_CAPTURE],
+    attack: () => {
+      const [here, there] = [ids.openCapture, ids.otherCapture];
+      return [
+        ...settledCapture(here, 1_000),
+        ...settledCapture(there, 1_000),
+        ...exchanged(here.payment, there.part),
+        ...exchanged(there.payment, here.part),
+      ];
+    },
     invariant: 9,
   },
   "a refund booked again under another message": {
     guards: [
       dropConstraint("ledger_transactions_refund_key", "ledger_transactions"),
       REFUND_BOOKED,
+      EVENT,
     ],
     attack: () =>
       transactionRows(
-        { payment: ids.refund.payment, kind: "refund", part: ids.refund.part },
+        { payment: ids.refund.payment, kind: "refund", part: ids.refund.part, message: uuidv7() },
         [ids.seller, "debit", 100],
         [ids.payer, "credit", 100],
       ),
@@ -199,8 +255,11 @@ const CASES: Record<string, Case> = {
     invariant: 5,
   },
   "a second payment for a key": {
-    guards: [dropConstraint("payments_merchant_key_key", "payments")],
-    attack: () => [...anOrder("twice", 1), ...anOrder("twice", 1)],
+    guards: [
+      dropConstraint("payments_merchant_key_key", "payments"),
+      ["payments_with_key_check", dropTrigger("payments_with_key", "payments")],
+    ],
+    attack: () => [...anOrder("twice", 1), ...anOrder("twice", 1).slice(1)],
     invariant: 6,
   },
   "a second hold for one payment": {
@@ -235,24 +294,12 @@ const CASES: Record<string, Case> = {
   },
   "a capture of a payment that is booked as a whole": {
     guards: [["captures_manual_check", dropTrigger("captures_manual", "captures")]],
-    attack: () => [
-      [
-        "INSERT INTO remit.captures (id, payment_id, idempotency_key, amount, final) VALUES ($1, $2, 'k', 1, false)",
-        uuidv7(),
-        ids.refund.payment,
-      ],
-    ],
+    attack: () => captureRows({ key: "k", payment: ids.refund.payment, amount: 1 }),
     invariant: 4,
   },
   "a capture beside the open one": {
     guards: [dropIndex("captures_one_open_key"), CAPTURED],
-    attack: () => [
-      [
-        "INSERT INTO remit.captures (id, payment_id, idempotency_key, amount, final) VALUES ($1, $2, 'k', 1, false)",
-        uuidv7(),
-        ids.openCapture.payment,
-      ],
-    ],
+    attack: () => captureRows({ key: "k", payment: ids.openCapture.payment, amount: 1 }),
     invariant: 4,
   },
   "a refund of more than was captured": {
@@ -322,11 +369,43 @@ const CASES: Record<string, Case> = {
     ],
     attack: () => [
       [
-        `UPDATE remit.idempotency_keys SET outcome = '{"decision": "refused"}' WHERE outcome ->> 'paymentId' = $1 AND operation = 'pay'`,
+        `UPDATE remit.idempotency_keys SET outcome = '{"decision": "refused", "code": "x", "message": "x"}' WHERE outcome ->> 'paymentId' = $1 AND operation = 'pay'`,
         ids.pending,
       ],
     ],
     invariant: 10,
+  },
+  "a refund under the key of another": {
+    guards: [["refunds_with_key_check", dropTrigger("refunds_with_key", "refunds")]],
+    attack: () => {
+      const refund = (): Statement[] =>
+        refundRows({ payment: ids.refund.payment, account: ids.seller, amount: 1 });
+      return [...refund(), ...refund().slice(1)];
+    },
+    invariant: 10,
+  },
+  "a payment under a refund's key": {
+    guards: [["payments_with_key_check", dropTrigger("payments_with_key", "payments")]],
+    attack: () => [
+      ...refundRows({ payment: ids.refund.payment, account: ids.seller, amount: 1 }),
+      ...anOrder("attack", 1).slice(1),
+    ],
+    invariant: 10,
+  },
+  "an acceptance of what was never made": {
+    guards: [
+      [
+        "idempotency_keys_kept_check",
+        dropTrigger("idempotency_keys_kept_word", "idempotency_keys"),
+      ],
+    ],
+    attack: () => [keyRow("said", { operation: "pay", payment: uuidv7() })],
+    invariant: 10,
+  },
+  "an event of a payment that isn't there": {
+    guards: [["payments_events_check", dropTrigger("outbox_counted", "outbox")]],
+    attack: () => [eventRow("payment", uuidv7(), "payment.created")],
+    invariant: null,
   },
   "an event thrown away before it was published": {
     guards: [["outbox_purge_check", dropTrigger("outbox_purge", "outbox")]],

@@ -1,8 +1,8 @@
-import { randomUUID } from "node:crypto";
 import { v7 as uuidv7 } from "uuid";
 import { applyLedgerEntries } from "../../src/activities/apply-ledger-entries.ts";
 import { changeAccountStatus } from "../../src/database/account-queries.ts";
 import { recordPayment } from "../../src/activities/record-payment.ts";
+import { transactionRows } from "../support/attacks.ts";
 import { attempt as attemptOn } from "../support/attempt.ts";
 import type { Statement } from "../support/attempt.ts";
 import {
@@ -45,6 +45,16 @@ async function attempt(...statements: Statement[]): Promise<string> {
 }
 
 const PERMISSION_DENIED = "42501";
+
+/** The ledger transaction of a payment's own event, without entries. */
+function bookingOf(payment: string, id: string): Statement {
+  return [
+    `INSERT INTO remit.ledger_transactions (id, message_id, payment_id, kind)
+     SELECT $1, id, $2::text::uuid, 'payment' FROM remit.outbox WHERE aggregate_id = $2 AND type = 'payment.created'`,
+    id,
+    payment,
+  ];
+}
 
 describe("balances", () => {
   test.each([
@@ -159,6 +169,13 @@ describe("a snapshot", () => {
         "UPDATE remit.holds SET remaining = 0",
         "INSERT INTO remit.ledger_transactions (id, message_id, payment_id, kind) SELECT gen_random_uuid(), gen_random_uuid(), id, 'payment' FROM remit.payments",
         "INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency) VALUES (gen_random_uuid(), gen_random_uuid(), 'shop', 'credit', 1, 'EUR')",
+        "INSERT INTO remit.inbox (consumer, message_id, type, payload, processed_at, outcome) VALUES ('ledger', gen_random_uuid(), 'x', '{}', now(), 'refused')",
+        "DELETE FROM remit.inbox",
+        "UPDATE remit.idempotency_keys SET outcome = '{}'",
+        "INSERT INTO remit.idempotency_keys (merchant, key, operation, fingerprint, request_id, outcome) VALUES ('default', 'k', 'pay', 'x', 'x', '{}')",
+        "INSERT INTO remit.outbox (id, aggregate_type, aggregate_id, type, payload) VALUES (gen_random_uuid(), 'payment', gen_random_uuid(), 'x', '{}')",
+        "UPDATE remit.outbox SET claims = 0",
+        "DELETE FROM remit.outbox",
       ];
       try {
         for (const write of writes) {
@@ -201,31 +218,16 @@ describe("the ledger", () => {
   test("a transaction that doesn't sum to zero can't be committed", async () => {
     const id = uuidv7();
     expect(
-      await attempt(
-        [
-          "INSERT INTO remit.ledger_transactions (id, message_id, payment_id, kind) VALUES ($1, $2, $3, 'payment')",
-          id,
-          randomUUID(),
-          pending,
-        ],
-        [
-          "INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency) VALUES ($1, $2, 'shop', 'credit', 1250, 'EUR')",
-          uuidv7(),
-          id,
-        ],
-      ),
+      await attempt(bookingOf(pending, id), [
+        "INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency) VALUES ($1, $2, 'shop', 'credit', 1250, 'EUR')",
+        uuidv7(),
+        id,
+      ]),
     ).toBe("ledger_transactions_zero_sum_check");
   });
 
   test("a transaction without entries can't be committed", async () => {
-    expect(
-      await attempt([
-        "INSERT INTO remit.ledger_transactions (id, message_id, payment_id, kind) VALUES ($1, $2, $3, 'payment')",
-        uuidv7(),
-        randomUUID(),
-        pending,
-      ]),
-    ).toBe("ledger_transactions_zero_sum_check");
+    expect(await attempt(bookingOf(pending, uuidv7()))).toBe("ledger_transactions_zero_sum_check");
   });
 
   test("entries can't be added to a transaction that is committed", async () => {
@@ -239,25 +241,15 @@ describe("the ledger", () => {
   });
 
   test("a second booking of one payment is refused under another message, too", async () => {
-    expect(
-      await attempt([
-        "INSERT INTO remit.ledger_transactions (id, message_id, payment_id, kind) VALUES ($1, $2, $3, 'payment')",
-        uuidv7(),
-        randomUUID(),
-        settled,
-      ]),
-    ).toBe("ledger_transactions_one_payment_key");
+    expect(await attempt(...transactionRows({ payment: settled, message: uuidv7() }))).toBe(
+      "ledger_transactions_one_payment_key",
+    );
   });
 
   test("entries that come after every judge has looked are judged again", async () => {
     const [id, event] = [uuidv7(), uuidv7()];
     const booked: Statement[] = [
-      [
-        "INSERT INTO remit.ledger_transactions (id, message_id, payment_id, kind) VALUES ($1, $2, $3, 'payment')",
-        id,
-        randomUUID(),
-        pending,
-      ],
+      bookingOf(pending, id),
       ["UPDATE remit.holds SET remaining = 0 WHERE payment_id = $1", pending],
       [
         `INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency)
@@ -303,12 +295,7 @@ describe("the ledger", () => {
     const [id, event] = [uuidv7(), uuidv7()];
     expect(
       await attempt(
-        [
-          "INSERT INTO remit.ledger_transactions (id, message_id, payment_id, kind) VALUES ($1, $2, $3, 'payment')",
-          id,
-          randomUUID(),
-          pending,
-        ],
+        bookingOf(pending, id),
         ["UPDATE remit.holds SET remaining = 0 WHERE payment_id = $1", pending],
         [
           `INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency)
@@ -337,24 +324,16 @@ describe("the ledger", () => {
   ])("nothing is booked while its payment stays pending: %s", async (_name, from, to, amount) => {
     const id = uuidv7();
     expect(
-      await attempt(
-        [
-          "INSERT INTO remit.ledger_transactions (id, message_id, payment_id, kind) VALUES ($1, $2, $3, 'payment')",
-          id,
-          randomUUID(),
-          pending,
-        ],
-        [
-          `INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency)
+      await attempt(bookingOf(pending, id), [
+        `INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency)
            VALUES ($1, $3, $4, 'debit', $6, 'EUR'), ($2, $3, $5, 'credit', $6, 'EUR')`,
-          uuidv7(),
-          uuidv7(),
-          id,
-          from,
-          to,
-          amount,
-        ],
-      ),
+        uuidv7(),
+        uuidv7(),
+        id,
+        from,
+        to,
+        amount,
+      ]),
     ).toBe("payments_booked_check");
   });
 });
@@ -510,7 +489,7 @@ describe("payments", () => {
   test("a decision about a key stands", async () => {
     expect(
       await attempt([
-        `UPDATE remit.idempotency_keys SET outcome = '{"decision": "refused"}' WHERE outcome ->> 'paymentId' = $1`,
+        `UPDATE remit.idempotency_keys SET outcome = '{"decision": "refused", "code": "x", "message": "x"}' WHERE outcome ->> 'paymentId' = $1`,
         settled,
       ]),
     ).toBe("idempotency_keys_decided_check");

@@ -194,6 +194,14 @@ describe("verify", () => {
       () => `DELETE FROM remit.idempotency_keys WHERE outcome ->> 'paymentId' = ${quoted(pending)}`,
       () => pending,
     ],
+    [
+      10,
+      "a payment whose key is another operation's",
+      () =>
+        `ALTER TABLE remit.idempotency_keys DROP CONSTRAINT idempotency_keys_outcome_check;
+         UPDATE remit.idempotency_keys SET operation = 'refund' WHERE outcome ->> 'paymentId' = ${quoted(pending)}`,
+      () => pending,
+    ],
   ])("invariant %i: %s is found and named", async (number, _what, sql, named) => {
     await plant(sql());
     const failed = await broken();

@@ -16,6 +16,7 @@ const MIGRATIONS = [
   "0006_reconciliation",
   "0007_own_events",
   "0008_rows_that_are_there",
+  "0009_each_row_its_own",
 ];
 const migrated = useDatabase();
 let adminDatabaseUrl: string;
@@ -92,12 +93,17 @@ describe("migrate", () => {
     await sql(
       adminDatabaseUrl,
       `DELETE FROM remit.migrations WHERE id = (SELECT max(id) FROM remit.migrations);
-       DROP FUNCTION remit.holds_reserve, remit.accounts_follow, remit.outbox_heads_follow, remit.read_committed_only, remit.inbox_decided CASCADE;
-       ALTER TABLE remit.inbox DROP CONSTRAINT inbox_ledger_check`,
+       DROP FUNCTION remit.ledger_transactions_with_event, remit.payments_with_key, remit.parts_with_key,
+                     remit.idempotency_keys_kept_word, remit.times_refuse CASCADE;
+       ALTER TABLE remit.payments DROP CONSTRAINT payments_expires_range_check;
+       DROP TRIGGER inbox_read_committed ON remit.inbox;
+       DROP TRIGGER idempotency_keys_read_committed ON remit.idempotency_keys;
+       DROP TRIGGER outbox_insert_read_committed ON remit.outbox;
+       DROP TRIGGER outbox_read_committed ON remit.outbox`,
     );
     const neighbour = new Client({ connectionString: adminDatabaseUrl });
     await neighbour.connect();
-    await neighbour.query("BEGIN; LOCK TABLE remit.holds IN ROW EXCLUSIVE MODE");
+    await neighbour.query("BEGIN; LOCK TABLE remit.refunds IN ROW EXCLUSIVE MODE");
     const refusal = await migrate({ adminDatabaseUrl, lockMsMax: 300 }).catch(
       (error: unknown) => error,
     );

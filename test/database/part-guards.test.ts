@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import { v7 as uuidv7 } from "uuid";
 import { applyLedgerEntries } from "../../src/activities/apply-ledger-entries.ts";
 import { capturePayment } from "../../src/activities/capture-payment.ts";
@@ -6,6 +5,7 @@ import { recordPayment } from "../../src/activities/record-payment.ts";
 import { recordRefund } from "../../src/activities/record-refund.ts";
 import { changeAccountStatus } from "../../src/database/account-queries.ts";
 import { verify } from "../../src/database/invariants.ts";
+import { captureRows, transactionRows } from "../support/attacks.ts";
 import { attempt } from "../support/attempt.ts";
 import { eventually } from "../support/eventually.ts";
 import type { Statement } from "../support/attempt.ts";
@@ -71,25 +71,8 @@ function post(
   { payment, part, column }: { payment: string; part: string; column: "capture_id" | "refund_id" },
   ...entries: [account: string, direction: string, amount: number][]
 ): Statement[] {
-  const id = uuidv7();
-  const kind = column.replace("_id", "");
-  return [
-    [
-      `INSERT INTO remit.ledger_transactions (id, message_id, payment_id, ${column}, kind) VALUES ($1, $2, $3, $4, '${kind}')`,
-      id,
-      randomUUID(),
-      payment,
-      part,
-    ],
-    ...entries.map(([account, direction, amount]): Statement => [
-      "INSERT INTO remit.ledger_entries (id, transaction_id, account_id, direction, amount, currency) VALUES ($1, $2, $3, $4, $5, 'EUR')",
-      uuidv7(),
-      id,
-      account,
-      direction,
-      amount,
-    ]),
-  ];
+  const kind = column === "capture_id" ? "capture" : "refund";
+  return transactionRows({ payment, kind, part }, ...entries);
 }
 
 const SETTLE_CAPTURE =
@@ -238,11 +221,7 @@ describe("two transactions that are each right by themselves", () => {
       JSON.stringify({ data }),
     ];
     const capture: Statement[] = [
-      [
-        "INSERT INTO remit.captures (id, payment_id, idempotency_key, amount, final) VALUES ($1, $2, 'k', 1000, false)",
-        captureId,
-        paymentId,
-      ],
+      ...captureRows({ key: "k", payment: paymentId, amount: 1_000, id: captureId }),
       [
         "UPDATE remit.payments SET captured_amount = 1000, version = version + 1 WHERE id = $1",
         paymentId,
@@ -390,7 +369,7 @@ describe("a refund", () => {
     ];
     expect(await attempt(database(), reopen)).toBe("refunds_transition_check");
     const rewrite: Statement = [
-      `UPDATE remit.idempotency_keys SET outcome = '{"decision": "refused"}' WHERE key = $1`,
+      `UPDATE remit.idempotency_keys SET outcome = '{"decision": "refused", "code": "x", "message": "x"}' WHERE key = $1`,
       refund.idempotencyKey,
     ];
     expect(await attempt(database(), rewrite)).toBe("idempotency_keys_decided_check");

@@ -276,14 +276,64 @@ const BOOKINGS: Break[] = [
       `UPDATE remit.ledger_transactions SET message_id = '${ids.openCapture.message}' WHERE id = '${ids[of].transaction}'`,
     () => ids[of].transaction,
   ]),
+  [
+    9,
+    "a capture booked for another event of its payment",
+    () =>
+      `UPDATE remit.ledger_transactions SET message_id = (SELECT id FROM remit.outbox WHERE aggregate_id = '${ids.capture.payment}' AND type = 'payment.created') WHERE id = '${ids.capture.transaction}'`,
+    () => ids.capture.transaction,
+  ],
+  [
+    9,
+    "a capture booked for the event of another capture",
+    () =>
+      `UPDATE remit.outbox SET payload = jsonb_set(payload, '{data,captureId}', to_jsonb('${ids.openCapture.part}'::text)) WHERE id = '${ids.capture.message}'`,
+    () => ids.capture.transaction,
+  ],
+  ...(["capture", "refund"] as const).map((of): Break => [
+    9,
+    `a ${of} booked for another payment`,
+    () =>
+      `UPDATE remit.ledger_transactions SET payment_id = '${ids.openRefund.payment}' WHERE id = '${ids[of].transaction}'`,
+    () => ids[of].transaction,
+  ]),
 ];
+
+const KEYS: Break[] = (["capture", "refund"] as const).flatMap((of): Break[] => {
+  const keyOf = (): string =>
+    `k.operation = '${of}' AND k.outcome ->> 'partId' = '${ids[of].part}'`;
+  return [
+    [
+      10,
+      `a ${of} whose key names another part`,
+      () =>
+        `UPDATE remit.idempotency_keys k SET outcome = jsonb_set(k.outcome, '{partId}', '"${ids.openCapture.part}"') WHERE ${keyOf()}`,
+      () => ids[of].part,
+    ],
+    [
+      10,
+      `a ${of} whose key names another payment`,
+      () =>
+        `UPDATE remit.idempotency_keys k SET outcome = jsonb_set(k.outcome, '{paymentId}', '"${ids.voided}"') WHERE ${keyOf()}`,
+      () => ids[of].part,
+    ],
+    [
+      10,
+      `a key of a ${of} that names no part at all`,
+      () =>
+        `ALTER TABLE remit.idempotency_keys DROP CONSTRAINT idempotency_keys_outcome_check;
+         UPDATE remit.idempotency_keys k SET outcome = jsonb_set(k.outcome, '{partId}', '"nonsense"') WHERE ${keyOf()}`,
+      () => `is accepted and has no ${of}`,
+    ],
+  ];
+});
 
 test("nothing is broken before a break is planted", async () => {
   const { invariants } = await verify(database().app, { graceSeconds: 60 });
   expect(invariants.filter(({ ok }) => !ok)).toEqual([]);
 });
 
-test.each([...HOLDS, ...SUMS, ...STATUSES, ...BOOKINGS])(
+test.each([...HOLDS, ...SUMS, ...STATUSES, ...BOOKINGS, ...KEYS])(
   "invariant %i: %s is found and named",
   async (number, _what, sql, named) => {
     const { invariants } = await verifyPlanted(database(), sql());

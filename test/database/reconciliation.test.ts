@@ -130,7 +130,7 @@ describe("a reconciliation", () => {
   });
 
   test("looks at all that may be recent where the clock was set back", async () => {
-    await database.admin(
+    await plant(
       `INSERT INTO remit.reconciliations (id, scope, started_at, finished_at, ok, pending_beyond_grace, invariants)
        VALUES (gen_random_uuid(), 'recent', now() + interval '1 hour', now() + interval '1 hour', true, 0, '[]')`,
     );

@@ -240,6 +240,22 @@ describe("startMissing", () => {
     expect(overdue).toContain(other);
   });
 
+  test("what can't be read is counted, and ends no look at anything else", async () => {
+    const late = await made("automatic", 1);
+    const { startMissing, started, overdue } = supervisorOf();
+    await database().admin("REVOKE SELECT ON remit.refunds FROM remit_app");
+    const summary = await startMissing({ refundsAfter: late });
+    await database().admin("GRANT SELECT ON remit.refunds TO remit_app");
+    expect(summary).toMatchObject({
+      firstFailure: "SQLSTATE 42501",
+      // The next run goes on where this one could not.
+      refundsAfter: late,
+    });
+    expect(summary.failed).toBeGreaterThan(0);
+    expect(started).toContain(late);
+    expect(overdue).toContain(late);
+  });
+
   test("Temporal away altogether is no matter of single payments: it fails as a whole", async () => {
     for (let count = 0; count < 12; count += 1) await made("automatic", 1);
     const { startMissing } = supervisorOf(undefined, { isAway: true });

@@ -253,6 +253,59 @@ describe("remit doctor, of Temporal", () => {
     expect(later.map(({ name }) => name)).toContain("temporal.workers");
   });
 
+  test("names supervision that leaves something out, with the reason, until it doesn't", async () => {
+    const supervisor = flow().client.schedule.getHandle(scheduleIds.supervisor);
+    const upkeep = async (): Promise<CheckResult | undefined> =>
+      (await temporalComplaints()).find(({ name }) => name === "temporal.upkeep");
+    await flow().database.admin("REVOKE SELECT ON remit.refunds FROM remit_app");
+    try {
+      await supervisor.trigger();
+      await eventually(
+        async () =>
+          expect(await upkeep()).toEqual({
+            name: "temporal.upkeep",
+            status: "warn",
+            found: expect.stringMatching(/^supervisor-.* left out [1-9]\d*: SQLSTATE 42501$/),
+            fix: expect.stringMatching(/^mend what the reason names/),
+          }),
+        { timeoutMs: 20_000 },
+      );
+    } finally {
+      await flow().database.admin("GRANT SELECT ON remit.refunds TO remit_app");
+    }
+    await supervisor.trigger();
+    await eventually(async () => expect(await upkeep()).toBeUndefined(), { timeoutMs: 20_000 });
+  });
+
+  test("names upkeep that ended badly, and the commands that show it and run it again", async () => {
+    await flow().kill(worker);
+    const retention = flow().client.schedule.getHandle(scheduleIds.retention);
+    await retention.trigger();
+    const query = "WorkflowType = 'retention' AND ExecutionStatus = 'Running'";
+    const [workflowId = ""] = await eventually(async () => {
+      const running: string[] = [];
+      for await (const run of flow().client.workflow.list({ query })) running.push(run.workflowId);
+      expect(running).toHaveLength(1);
+      return running;
+    });
+    await flow().client.workflow.getHandle(workflowId).terminate("planted");
+    worker = await flow().startWorker();
+    const upkeep = async (): Promise<CheckResult | undefined> =>
+      (await temporalComplaints()).find(({ name }) => name === "temporal.upkeep");
+    await eventually(
+      async () =>
+        expect(await upkeep()).toEqual({
+          name: "temporal.upkeep",
+          status: "fail",
+          found: `${workflowId} ended as TERMINATED`,
+          fix: `mend its failure, then run it again: temporal workflow show ${target()} --workflow-id ${workflowId}; temporal schedule trigger ${target()} --schedule-id remit-retention`,
+        }),
+      { timeoutMs: 20_000 },
+    );
+    await retention.trigger();
+    await eventually(async () => expect(await upkeep()).toBeUndefined(), { timeoutMs: 20_000 });
+  });
+
   test("takes the last report of a worker that died for no clock", async () => {
     const later = async (): Promise<CheckResult | undefined> => {
       const named = await temporalComplaints({ now: () => Date.now() + 60_000 });

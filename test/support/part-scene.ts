@@ -23,9 +23,10 @@ export interface Part {
 export interface Parts {
   readonly payer: string;
   readonly seller: string;
-  /** An authorization of 50.00 of which 10.00 are booked, and one of which 10.00 are on their way. */
+  /** An authorization of which 10.00 are booked, and two of which 10.00 are on their way, each with a rest. */
   readonly capture: Part;
   readonly openCapture: Part;
+  readonly otherCapture: Part;
   /** Captured to its end, not booked yet. */
   readonly finalCapture: Part;
   readonly failedCapture: Part;
@@ -52,14 +53,16 @@ export async function openParts(database: TestDatabase): Promise<Parts> {
     type: "payment.created" | "payment.captured" | "refund.created",
   ) => await done(word, await booking(database, payment, type));
 
-  const [half, other, final] = [
+  const [half, open, other, final] = [
     await authorized("2000"),
     await authorized("2000"),
+    await authorized("1500"),
     await authorized("1000"),
   ];
   const part = { amountMinor: "1000" };
   await done("recorded", capture(half, part));
   await book("booked", half, "payment.captured");
+  await done("recorded", capture(open, part));
   await done("recorded", capture(other, part));
   await done("recorded", capture(final));
   const gone = await fundedAccount(database, `gone-${uuidv7()}`);
@@ -87,7 +90,8 @@ export async function openParts(database: TestDatabase): Promise<Parts> {
     payer,
     seller,
     capture: await partOf(database, half, "capture"),
-    openCapture: await partOf(database, other, "capture"),
+    openCapture: await partOf(database, open, "capture"),
+    otherCapture: await partOf(database, other, "capture"),
     finalCapture: await partOf(database, final, "capture"),
     failedCapture: await partOf(database, refused, "capture"),
     refund: await partOf(database, given, "refund"),

@@ -120,6 +120,13 @@ describe("formatMajor", () => {
   ])("writes %p %s as %s", (amountMinor, currency, expected) => {
     expect(formatMajor(amountMinor, currency)).toBe(expected);
   });
+
+  test.each([
+    [1_250n, "ZZZ", "1250 minor units"],
+    [-5n, "eur", "-5 minor units"],
+  ])("shows %p of a currency that isn't known, %s, as %s", (amountMinor, currency, expected) => {
+    expect(formatMajor(amountMinor, currency)).toBe(expected);
+  });
 });
 
 describe("the currency table", () => {

@@ -5,7 +5,9 @@ import type { Settings } from "../../config/settings.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { scheduleIds } from "../../domain/ids.ts";
 import { SEARCH_ATTRIBUTES } from "../../domain/search-attributes.ts";
+import { temporalCommand } from "./temporal-command.ts";
 import { RUN_CHECKS } from "./temporal-runs.ts";
+import { UPKEEP_CHECK } from "./temporal-upkeep.ts";
 import { fail, notJudged, ok, warn } from "./check.ts";
 import type { Check, CheckGroup, Finding } from "./check.ts";
 
@@ -56,6 +58,7 @@ const CHECKS: readonly Check<TemporalContext>[] = [
     about: "the Schedules of supervision and upkeep exist, aren't paused, and are kept",
     judge: judgeSchedules,
   },
+  UPKEEP_CHECK,
   {
     name: "temporal.deployment",
     about: "new work goes to this build, where builds are versioned",
@@ -127,12 +130,6 @@ function explain(error: unknown, settings: Settings | null): Finding {
     `Temporal did not answer this (gRPC code ${code ?? "unknown"})`,
     "see Temporal's log; then run it again",
   );
-}
-
-/** As it is typed; credentials come from the environment or the profile, as ours do. */
-function temporalCommand({ temporal }: Settings, command: string, options: string): string {
-  const { address, namespace } = temporal;
-  return `temporal ${command} --address ${address} --namespace ${namespace} ${options}`;
 }
 
 /** Of the kind of failure the name alone: its text may quote metadata. */
