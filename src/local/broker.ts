@@ -1,9 +1,9 @@
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { inheritedEnvironment } from "./environment.ts";
-import { launch, settlesWithin } from "./processes.ts";
+import { launch, logOf, settlesWithin } from "./processes.ts";
 import { freePort } from "./ports.ts";
-import type { Guard, Service } from "./processes.ts";
+import type { Guard, Launched, Service } from "./processes.ts";
 
 export interface Broker extends Service {
   readonly port: number;
@@ -22,16 +22,43 @@ export interface BrokerOptions {
 
 const START_MS_MAX = 30_000;
 
-/** Starts the SNS/SQS emulator on loopback; with `dir` its messages survive a kill. */
-export async function startBroker({ dir, port, logFile, guard }: BrokerOptions): Promise<Broker> {
-  if (dir !== undefined) mkdirSync(dir, { recursive: true });
-  const chosen = port ?? (await freePort());
-  const launched = await launch({
+/**
+ * Starts the SNS/SQS emulator on loopback; with `dir` its messages survive a kill. A port may be taken between choice and
+ * use: where it ends at once, it is started again.
+ */
+export async function startBroker(options: BrokerOptions): Promise<Broker> {
+  if (options.dir !== undefined) mkdirSync(options.dir, { recursive: true });
+  for (let starts = 1; ; starts += 1) {
+    const port = options.port ?? (await freePort());
+    const launched = await launchBroker(options, port);
+    const ready = new Promise((resolve) => launched.child.once("message", resolve));
+    const isSettled = await settlesWithin(Promise.race([ready, launched.exited]), START_MS_MAX);
+    const hasEnded = launched.child.exitCode !== null || launched.child.signalCode !== null;
+    if (isSettled && !hasEnded) {
+      const { pid, exited, stop } = launched;
+      const endpointUrl = `http://127.0.0.1:${port}`;
+      return { pid, exited, stop, port, endpointUrl, ...REGION_AND_ACCOUNT };
+    }
+    await launched.stop();
+    if (!hasEnded || starts === STARTS_MAX) {
+      throw new Error(`the broker doesn't serve on port ${port}; ${logOf(options.logFile)}`);
+    }
+  }
+}
+
+const STARTS_MAX = 3;
+const REGION_AND_ACCOUNT = { region: "us-east-1", accountId: "000000000000" };
+
+async function launchBroker(
+  { dir, logFile, guard }: BrokerOptions,
+  port: number,
+): Promise<Launched> {
+  return await launch({
     name: "broker",
     command: process.execPath,
     args: [
       join(import.meta.dirname, "broker-main.ts"),
-      String(chosen),
+      String(port),
       ...(dir === undefined ? [] : [dir]),
     ],
     env: inheritedEnvironment(),
@@ -39,21 +66,4 @@ export async function startBroker({ dir, port, logFile, guard }: BrokerOptions):
     ipc: true,
     guard,
   });
-
-  const ready = new Promise((resolve) => launched.child.once("message", resolve));
-  const serves = await settlesWithin(Promise.race([ready, launched.exited]), START_MS_MAX);
-  if (!serves || launched.child.exitCode !== null || launched.child.signalCode !== null) {
-    await launched.stop();
-    throw new Error(`the broker doesn't serve on port ${chosen}; see ${logFile}`);
-  }
-  const { pid, exited, stop } = launched;
-  return {
-    pid,
-    exited,
-    stop,
-    port: chosen,
-    endpointUrl: `http://127.0.0.1:${chosen}`,
-    region: "us-east-1",
-    accountId: "000000000000",
-  };
 }

@@ -5,7 +5,7 @@ import pg from "pg";
 import { inheritedEnvironment } from "./environment.ts";
 import { choosePostgresUser, giveDataDirTo } from "./postgres-user.ts";
 import { freePort } from "./ports.ts";
-import { commandLineOf, endProcess, isRunning, launch } from "./processes.ts";
+import { commandLineOf, endProcess, isRunning, launch, logOf } from "./processes.ts";
 import type { PostgresUser } from "./postgres-user.ts";
 import type { Guard, Launched, Service } from "./processes.ts";
 
@@ -41,9 +41,9 @@ export async function startPostgres(options: PostgresOptions): Promise<Postgres>
   giveDataDirTo(user, options.dir);
   if (!existsSync(join(options.dir, CREATED_MARKER))) await createCluster(initdb, user, options);
 
-  const port = options.port ?? (await freePort());
   const until = Date.now() + START_MS_MAX;
   for (;;) {
+    const port = options.port ?? (await freePort());
     const launched = await launchPostmaster(postgres, { user, port, options });
     const url = adminUrl({ port, password: options.password });
     const version = await versionOnceReady(url, { launched, until });
@@ -53,7 +53,7 @@ export async function startPostgres(options: PostgresOptions): Promise<Postgres>
     }
     await launched.stop();
     if (Date.now() > until) {
-      throw new Error(`PostgreSQL doesn't start on port ${port}; see ${options.logFile}`);
+      throw new Error(`PostgreSQL doesn't start on port ${port}; ${logOf(options.logFile)}`);
     }
     await delay(RETRY_MS);
   }
@@ -124,7 +124,7 @@ async function createCluster(
       guard,
     });
     const { code, signal } = await launched.exited;
-    if (code !== 0) throw new Error(`initdb ended with ${code ?? signal}; see ${logFile}`);
+    if (code !== 0) throw new Error(`initdb ended with ${code ?? signal}; ${logOf(logFile)}`);
   } finally {
     rmSync(passwordFile, { force: true });
   }

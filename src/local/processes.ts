@@ -81,6 +81,22 @@ export async function launch(options: LaunchOptions): Promise<Launched> {
   return { child, pid, exited, stop };
 }
 
+/** Where a process wrote why it ended, with its last line: the folder may be gone with the run. */
+export function logOf(file: string): string {
+  const line = lastLineOf(file).slice(0, LINE_CHARACTERS_MAX);
+  return `see ${file}${line === "" ? "" : `, which ends with: ${line}`}`;
+}
+
+function lastLineOf(file: string): string {
+  try {
+    return readFileSync(file, "utf8").trimEnd().split("\n").at(-1) ?? "";
+  } catch {
+    return "";
+  }
+}
+
+const LINE_CHARACTERS_MAX = 400;
+
 /** Whether a promise settles in time; the timer doesn't keep the process alive. */
 export async function settlesWithin(
   promise: Promise<unknown>,

@@ -5,7 +5,7 @@ import { Connection } from "@temporalio/client";
 import { inheritedEnvironment } from "./environment.ts";
 import { SEARCH_ATTRIBUTES } from "../domain/search-attributes.ts";
 import { freePort } from "./ports.ts";
-import { launch } from "./processes.ts";
+import { launch, logOf } from "./processes.ts";
 import type { Guard, Launched, Service } from "./processes.ts";
 
 export interface TemporalServer extends Service {
@@ -30,16 +30,41 @@ const NAMESPACE = "default";
 const START_MS_MAX = 60_000;
 const LOOK_AGAIN_MS = 100;
 
-/** Starts Temporal's dev server on loopback and waits until its namespace knows our search attributes. */
+/**
+ * Starts Temporal's dev server on loopback and waits until its namespace knows our search attributes. It chooses inner ports
+ * of its own, and each may be taken between choice and use: one that ends at once is started again.
+ */
 export async function startTemporal(options: TemporalOptions): Promise<TemporalServer> {
-  const port = options.port ?? (await freePort());
-  const uiPort = options.uiPort ?? (await freePort());
   if (options.dir !== undefined) mkdirSync(options.dir, { recursive: true });
-  const launched = await launch({
+  for (let starts = 1; ; starts += 1) {
+    const port = options.port ?? (await freePort());
+    const uiPort = options.uiPort ?? (await freePort());
+    const launched = await launchServer(options, { port, uiPort });
+    const address = `127.0.0.1:${port}`;
+    if (await serves(address, launched)) {
+      const { pid, exited, stop } = launched;
+      const uiUrl = `http://127.0.0.1:${uiPort}`;
+      return { pid, exited, stop, address, uiUrl, namespace: NAMESPACE };
+    }
+    const hasEnded = launched.child.exitCode !== null;
+    await launched.stop();
+    if (!hasEnded || starts === STARTS_MAX) {
+      throw new Error(`Temporal doesn't serve on ${address}; ${logOf(options.logFile)}`);
+    }
+  }
+}
+
+const STARTS_MAX = 3;
+
+async function launchServer(
+  options: TemporalOptions,
+  ports: { port: number; uiPort: number },
+): Promise<Launched> {
+  return await launch({
     name: "temporal",
     command: options.binary,
     args: [
-      ...serverArguments({ port, uiPort, dir: options.dir }),
+      ...serverArguments({ ...ports, dir: options.dir }),
       ...(options.dynamicConfig ?? []).flatMap((setting) => ["--dynamic-config-value", setting]),
     ],
     // Nothing of the caller's: a TEMPORAL_* from outside would change what runs.
@@ -47,20 +72,6 @@ export async function startTemporal(options: TemporalOptions): Promise<TemporalS
     logFile: options.logFile,
     guard: options.guard,
   });
-  const address = `127.0.0.1:${port}`;
-  if (!(await serves(address, launched))) {
-    await launched.stop();
-    throw new Error(`Temporal doesn't serve on ${address}; see ${options.logFile}`);
-  }
-  const { pid, exited, stop } = launched;
-  return {
-    pid,
-    exited,
-    stop,
-    address,
-    uiUrl: `http://127.0.0.1:${uiPort}`,
-    namespace: NAMESPACE,
-  };
 }
 
 function serverArguments({

@@ -1,7 +1,6 @@
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { inheritedEnvironment } from "./environment.ts";
-import { launch } from "./processes.ts";
+import { launch, logOf } from "./processes.ts";
 import type { StackFile } from "../config/stack-file.ts";
 import type { Guard, Launched, Service } from "./processes.ts";
 
@@ -38,7 +37,7 @@ export async function startWorker(options: WorkerOptions): Promise<Service> {
   const problem = await problemBeforeReady(launched);
   if (problem !== null) {
     await launched.stop();
-    throw new Error(`${problem}; see ${options.logFile}${lastLineOf(options.logFile)}`);
+    throw new Error(`${problem}; ${logOf(options.logFile)}`);
   }
   const { pid, exited, stop } = launched;
   return { pid, exited, stop };
@@ -90,14 +89,3 @@ async function problemBeforeReady({ child, exited }: Launched): Promise<string |
     });
   });
 }
-
-function lastLineOf(file: string): string {
-  try {
-    const line = readFileSync(file, "utf8").trimEnd().split("\n").at(-1) ?? "";
-    return line === "" ? "" : `, which ends with: ${line.slice(0, LINE_CHARACTERS_MAX)}`;
-  } catch {
-    return "";
-  }
-}
-
-const LINE_CHARACTERS_MAX = 400;
